@@ -1,7 +1,7 @@
 """Install the switch of `onnxwire.dropin` when a program first imports `onnx`, if ONNXWIRE_DROPIN is set.
 
 Because of `onnxwire_dropin.pth`, Python imports this module at every start with that variable set. So it imports
-only sys and os at first, and onnxwire only when `onnx` is imported: then all folders are in sys.path.
+only sys and os at first, and onnxwire only when `onnx` is imported. At that time, sys.path is complete.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Build the extension modules, and write the table module and the stubs from `schema/`."""
+"""Build the extension modules, and write the files that are generated from `schema/`."""
 
 import contextlib
 import gc
@@ -101,8 +101,8 @@ if is_traced:  # so that sys.settrace reports each line
 
 
 def write_generated() -> None:
-    """Write the modules that are generated from `schema/`: the tables as literals, and the stubs of the message
-    classes."""
+    """Write the files that are generated from `schema/`: the tables as literals, the stubs of the message classes, and
+    `onnxwire.h`."""
     spec = importlib.util.spec_from_file_location("_generate", ROOT / "schema" / "generate.py")
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
@@ -185,8 +185,8 @@ class BuildFromCython(build_ext):
 
 
 class BuildWithSwitch(build_py):
-    """The command build_py. It also installs the .pth file into site-packages, which reads the variable ONNXWIRE_DROPIN
-    when Python starts."""
+    """The command build_py. It also installs the .pth file into site-packages. This file reads the variable
+    ONNXWIRE_DROPIN when Python starts."""
 
     SWITCH = "onnxwire_dropin.pth"
 

@@ -114,7 +114,7 @@ ROWS = [
         official=lambda: official([list_nodes, list_attributes, list_values]),
         fingerprint=row_counts,
         goal=20,
-        private_goal=60e6,
+        anonymous_goal=60e6,
         repeats=5,
     ),
     Row(

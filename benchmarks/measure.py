@@ -61,7 +61,7 @@ class Result:
 
     @property
     def verdicts(self) -> dict[str, bool]:
-        """Whether each goal that is set and measured is met, by name: "time", "memory", "private memory"."""
+        """Whether each goal that is set and measured is met, by name: "time", "memory", "anonymous memory"."""
         ratio, extra = self.ratio, self.ours.median("extra")
         verdicts = {}
         if self.row.goal is not None and ratio is not None:
@@ -69,8 +69,8 @@ class Result:
         if self.row.memory_goal is not None and extra is not None:
             verdicts["memory"] = extra < self.row.memory_goal
         anonymous = self.ours.median("anonymous")
-        if self.row.private_goal is not None and anonymous is not None:
-            verdicts["private memory"] = anonymous < self.row.private_goal
+        if self.row.anonymous_goal is not None and anonymous is not None:
+            verdicts["anonymous memory"] = anonymous < self.row.anonymous_goal
         return verdicts
 
     def to_json(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Result:
             "ratio": self.ratio,
             "goal": self.row.goal,
             "memory_goal": self.row.memory_goal,
-            "private_goal": self.row.private_goal,
+            "anonymous_goal": self.row.anonymous_goal,
             "goals_met": self.verdicts,
             "note": self.row.note,
             "compared_with": self.row.other_program or "onnx",

@@ -29,7 +29,7 @@ class Row:
         processes of the row.
     goal: the minimum ratio of the official time to the time of onnxwire.
     memory_goal: the maximum increase of memory in bytes.
-    private_goal: the maximum increase in bytes of anonymous memory, which excludes mapped files.
+    anonymous_goal: the maximum increase in bytes of anonymous memory, which excludes mapped files.
     repeats: the number of processes per side, without the warm-up.
     in_child: whether the operation runs another process, whose memory is measured.
     other_program: the name of the program that replaces the official runtime. If it runs in another process, its
@@ -48,7 +48,7 @@ class Row:
         fingerprint: Callable[[Any], object] | None = None,
         goal: float | None = None,
         memory_goal: float | None = None,
-        private_goal: float | None = None,
+        anonymous_goal: float | None = None,
         repeats: int = 7,
         in_child: bool = False,
         note: str = "",
@@ -63,7 +63,7 @@ class Row:
         self.fingerprint = fingerprint
         self.goal = goal
         self.memory_goal = memory_goal
-        self.private_goal = private_goal
+        self.anonymous_goal = anonymous_goal
         self.repeats = repeats
         self.in_child = in_child
         self.note = note

@@ -62,8 +62,8 @@ def format_goals(result: Result) -> str:
         goals.append(f">= {result.row.goal:,.{3 if result.row.goal < 1 else 6}g}x")
     if result.row.memory_goal is not None:
         goals.append(f"< {result.row.memory_goal / 1e6:g} MB")
-    if result.row.private_goal is not None:
-        goals.append(f"< {result.row.private_goal / 1e6:g} MB anonymous")
+    if result.row.anonymous_goal is not None:
+        goals.append(f"< {result.row.anonymous_goal / 1e6:g} MB anonymous")
     return ", ".join(goals) or "-"
 
 

@@ -74,7 +74,7 @@ ROWS = [
         ours=ours,
         official=official,
         fingerprint=lambda _: checksums_of_output(),
-        private_goal=20e6,
+        anonymous_goal=20e6,
         repeats=5,
     ),
     *rows_compared_with_cp(

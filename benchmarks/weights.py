@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.row import Skip
 
 PAGE_BYTES = 4096
-PRIVATE_GOAL_BYTES = 5e6  # maximum increase of anonymous memory
+ANONYMOUS_GOAL_BYTES = 5e6  # maximum increase of anonymous memory
 
 
 def require(package: str) -> None:

@@ -114,7 +114,7 @@ def make_row(
         official=other_side,
         fingerprint=weights.fingerprint,
         goal=1,
-        private_goal=weights.PRIVATE_GOAL_BYTES,
+        anonymous_goal=weights.ANONYMOUS_GOAL_BYTES,
         repeats=11 if other_program else 7,
         other_program=other_program,
     )

@@ -54,7 +54,7 @@ ROWS = [
         official=official,
         fingerprint=weights.fingerprint,
         goal=20,
-        private_goal=weights.PRIVATE_GOAL_BYTES,
+        anonymous_goal=weights.ANONYMOUS_GOAL_BYTES,
     ),
     Row(
         "the same, compared with a plain mmap at known offsets",

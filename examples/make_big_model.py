@@ -1,8 +1,8 @@
 """Write a valid ONNX transformer with all weights inline, by default as a sparse file of more than 4 GiB.
 
 The network is a decoder in the style of Llama. Its weights are either holes in the file, which are read as zeros and
-take no disk space, or pseudo-random bytes. By default the network has ten layers,
-each as large as a layer of a model with 7 billion parameters, and the weights are holes:
+take no disk space, or pseudo-random bytes. By default the network has ten layers, each as large as a layer of a model
+with 7 billion parameters, and the weights are holes:
 
     python make_big_model.py -o big.onnx
     python make_big_model.py --layers 2 --hidden 64 --intermediate 160 --vocab 512 --heads 4 --fill random -o small.onnx
@@ -249,7 +249,7 @@ def write_model(
     Raises ValueError if the hidden size is not a multiple of twice the number of heads.
     """
     if hidden % (2 * heads):
-        raise ValueError(f"hidden size {hidden} is not a multiple of twice the number of heads, {heads}")
+        raise ValueError(f"hidden size {hidden} is not a multiple of {2 * heads}, twice the number of heads")
     decoder = Decoder(hidden, intermediate, heads, DTYPES[dtype], fill)
     decoder.build(layers, vocab)
     model = onnxwire.ModelProto(ir_version=8, producer_name="make_big_model", graph=decoder.graph)

@@ -64,7 +64,7 @@ class DecodeError(Error, ValueError):
 
     offset: the offset of the fault in the document, or None if it can't be attributed to one byte.
     path: the field that contains the fault, such as `graph.node[3].attribute[0].ints`; "" for the document itself.
-    reason: the fault and the remedy. source: the file's name, or a word for another source.
+    reason: the fault and the remedy. source: the file's name, or text such as "<bytes>" for a source without a name.
     """
 
     __module__ = "onnxwire"
@@ -188,7 +188,7 @@ class FieldIndexError(EditError, IndexError):
 
 
 class FieldAttributeError(EditError, AttributeError):
-    """An assignment to an attribute that is not assignable, or its deletion."""
+    """An attribute was assigned or deleted that can be neither assigned nor deleted."""
 
 
 class FieldTextError(FieldValueError, UnicodeEncodeError):

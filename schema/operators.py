@@ -81,7 +81,7 @@ def _short_type(type_text: str) -> str:
 def _rejected_counts(schema: Any) -> list[str]:
     """Return the counts of inputs and outputs between minimum and maximum that the operator rejects.
 
-    They are found by trial, because `OpSchema` does not list them.
+    They are found by trial, because `OpSchema` does not list them. Only the first counts are tried.
     """
     inputs = range(schema.min_input, min(schema.max_input, schema.min_input + _MAX_TRIED_COUNTS) + 1)
     outputs = range(schema.min_output, min(schema.max_output, schema.min_output + _MAX_TRIED_COUNTS) + 1)

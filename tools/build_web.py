@@ -52,7 +52,7 @@ def main() -> None:
         sys.exit("zig is missing: pip install ziglang")
     folder = Path(sys.argv[1])
     n_compressed_bytes = build(folder, zig)
-    print(f"{folder}: onnxwire.wasm has {n_compressed_bytes:,} bytes compressed; serve the folder, such as by")
+    print(f"{folder}: onnxwire.wasm has {n_compressed_bytes:,} bytes when compressed; to serve the folder, run")
     print(f"    {os.path.basename(sys.executable)} -m http.server -d {folder} --bind 127.0.0.1")
     if n_compressed_bytes > MAX_COMPRESSED_BYTES:
         sys.exit(f"onnxwire.wasm may have at most {MAX_COMPRESSED_BYTES:,} bytes compressed")

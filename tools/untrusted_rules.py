@@ -10,8 +10,8 @@ PAGE = REPOSITORY_ROOT / "docs" / "untrusted.md"
 HEADING = "\n## Rules\n"
 INTRODUCTION = (
     "Each entry begins with the requirement of the rule. A model that does not meet it is reported with the given "
-    'severity; the rest says how attacks use the violation. An entry that begins with "Reports" requires nothing: it '
-    "lists places to look at."
+    'severity; the rest says how attacks use the violation. A rule whose entry begins with "Reports" requires nothing: '
+    "it lists parts to inspect."
 )
 TITLES_BY_GROUP = {
     "wire": "Readers disagree",

@@ -17,7 +17,8 @@
 
 static void print_graph(ow_fields graph, unsigned level);
 
-/* Print a string of the file, with control characters as \xNN, so that they can't affect the lines or the terminal. */
+/* Print a string of the file, with ASCII control characters as \xNN: line breaks would divide a line of the list, and
+   escape sequences would control the terminal. */
 static void print_text(const ow_source *source, ow_span span) {
     for (; source->bytes != NULL && span.start < span.end; span.start++) {
         const unsigned char byte = source->bytes[span.start];

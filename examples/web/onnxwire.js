@@ -149,7 +149,7 @@ export class AddressSource {
     if (response.status === 206) return;
     response.body?.cancel();
     if (response.type === "opaqueredirect") throw new Error("the server redirects to another address");
-    if (response.ok) throw new Error("the server does not answer ranges, but only whole files");
+    if (response.ok) throw new Error("the server sends only whole files, not ranges");
     throw new Error(`the server answered with status ${response.status}`);
   }
 
@@ -348,7 +348,7 @@ export class Reader {
    */
   async bytes(offset, size) {
     const data = new Uint8Array(size);
-    if (!(offset >= 0 && offset + size <= this.source.size)) throw new RangeError("outside of the source");
+    if (!(offset >= 0 && offset + size <= this.source.size)) throw new RangeError("the range is outside of the source");
     for (let nFilled = 0; nFilled < size; ) {
       while (!this.#fill(data.subarray(nFilled, nFilled + BLOCK_BYTES), offset + nFilled)) await this.#load();
       this.#needed.clear();

@@ -35,6 +35,9 @@ function sizeText(bytes) {
   return `${unit && bytes < 100 ? bytes.toFixed(1) : NUMBER_FORMAT.format(Math.round(bytes))} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][unit]}`;
 }
 
+/** Formats a number with a noun: 1 node, 1,204 nodes. @param {number} count @param {string} noun */
+const countText = (count, noun) => `${NUMBER_FORMAT.format(count)} ${noun}${count === 1 ? "" : "s"}`;
+
 /** Joins names by commas; "…" means that more names exist. @param {string[]} names @param {number} count number of all names */
 const joinNames = (names, count) => names.map((name) => name || "(none)").join(", ") + (count > names.length ? ", …" : "");
 
@@ -95,8 +98,8 @@ function show() {
   element("count").textContent = rows.length === 0 ? (filterText ? "No row contains this text." : "None.")
     : count < rows.length ? `${NUMBER_FORMAT.format(count)} of ${NUMBER_FORMAT.format(rows.length)} rows.` : "";
   element("more").hidden = count === rows.length;
-  element("nodes-tab").textContent = `${NUMBER_FORMAT.format(listing.nodes.length)} nodes`;
-  element("tensors-tab").textContent = `${NUMBER_FORMAT.format(listing.tensors.length)} tensors`;
+  element("nodes-tab").textContent = countText(listing.nodes.length, "node");
+  element("tensors-tab").textContent = countText(listing.tensors.length, "tensor");
   for (const name of ["nodes", "tensors"]) element(`${name}-tab`).setAttribute("aria-selected", String(name === tab));
 }
 

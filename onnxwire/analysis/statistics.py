@@ -187,8 +187,8 @@ class _Reader:
     @property
     def is_remote(self) -> bool:
         """Whether the elements are on a server."""
-        file = self._reader.open_file
-        return file is not None and file[0].memory is not None
+        file_and_offset = self._reader.file_and_offset
+        return file_and_offset is not None and file_and_offset[0].memory is not None
 
     def count_bytes(self, elements: int) -> int:
         """Return the size of a number of elements in bytes."""

@@ -132,8 +132,8 @@ class _Side:
         self._reader = BlockReader(storage)
         self._buffer = bytearray(self._count_bytes(_BLOCK_ELEMENTS))
         self.origin: tuple[_FileId, int] | None = None
-        if self._reader.open_file is not None:
-            file, offset = self._reader.open_file
+        if self._reader.file_and_offset is not None:
+            file, offset = self._reader.file_and_offset
             if file.memory is not None:
                 self.origin = (id(file.memory), 0), offset
                 self._may_skip_holes = False
@@ -147,9 +147,9 @@ class _Side:
 
     def count_hole_blocks(self, start: int) -> int:
         """Return how many blocks from index `start` on are inside a hole of the file, which reads as zeros."""
-        if self._reader.open_file is None or not self._may_skip_holes or _SEEK_DATA is None:
+        if self._reader.file_and_offset is None or not self._may_skip_holes or _SEEK_DATA is None:
             return 0
-        file, offset = self._reader.open_file
+        file, offset = self._reader.file_and_offset
         offset += self._count_bytes(start)
         try:
             data_offset = os.lseek(file.descriptor, offset, _SEEK_DATA)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from onnxwire.engine.input_file import open_regular
-from onnxwire.errors import EditError, SourceError
+from onnxwire.errors import EditError, SourceError, count_text
 from onnxwire.io.atomic_file import AtomicFile, RawWriter
 from onnxwire.io.references import refuse_weights
 from onnxwire.tensor.dtypes import STRING
@@ -268,10 +268,11 @@ def _fixed_width(storage: Storage) -> tuple[Any, np.dtype[Any]]:
                 storage.tensor, "a string ends with a NUL, which .npy would drop; `onnxwire dump` prints it"
             )
     dtype = np.dtype(f"<U{max(map(len, values), default=0) or 1}")
-    if len(values) * dtype.itemsize > _MAX_STRING_BYTES:
+    size = len(values) * dtype.itemsize
+    if size > _MAX_STRING_BYTES:
         reason = (
-            f"its {len(values):,} strings need {len(values) * dtype.itemsize:,} bytes in the width of the longest, "
-            f"more than the limit of {_MAX_STRING_BYTES:,}; `onnxwire dump` writes them without padding"
+            f"in the width of the longest string, {count_text(len(values), 'string')} would need {size:,} bytes, more "
+            f"than the limit of {_MAX_STRING_BYTES:,}; `onnxwire dump` writes strings without padding"
         )
         raise tensor_error(storage.tensor, reason)
     return values, dtype

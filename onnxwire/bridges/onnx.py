@@ -151,7 +151,7 @@ class StrippedModel:
     def as_argument(self, form: Form) -> Any:
         """Return a new copy of the stripped model, as the argument of a function."""
         if form not in ("onnx", "onnxwire", "bytes"):
-            raise FieldValueError(f"form is 'onnx', 'onnxwire' or 'bytes', not {form!r}")
+            raise FieldValueError(f"form must be 'onnx', 'onnxwire' or 'bytes', not {form!r}")
         model_class = _official_class("onnx.ModelProto") if form == "onnx" else ModelProto
         if model_class is ModelProto and form != "bytes":
             model = ModelProto()
@@ -191,7 +191,7 @@ class StrippedModel:
             result = result.SerializeToString()  # type: ignore[attr-defined]
         if not isinstance(result, bytes):
             raise FieldTypeError(
-                f"the function returned {type(result).__name__}, not a model; let it return only the ModelProto, or "
+                f"the function returned {type(result).__name__}, not a model; it must return only the ModelProto, or "
                 "None if it changed its argument"
             )
         model = ModelProto()
@@ -213,7 +213,7 @@ class StrippedModel:
         reason = _describe_misfit(tensor, stripped_tensor)
         if reason:
             raise TensorError(
-                f"the function {reason}, but did not receive its elements; apply it with a threshold above "
+                f"the function {reason}, but did not receive the tensor's elements; apply it with a threshold above "
                 f"{_payload_size(source):,}",
                 tensor.name,
                 path,
@@ -255,11 +255,11 @@ def _location_of(tensor: Any) -> str:
 def _describe_misfit(tensor: TensorProto, old_tensor: TensorProto) -> str:
     """Return the change to a tensor that makes its payload unusable, or "". old_tensor: the unchanged tensor."""
     if tensor.data_type != old_tensor.data_type:
-        return f"changed its data type from {name_of(old_tensor.data_type)} to {name_of(tensor.data_type)}"
+        return f"changed the data_type from {name_of(old_tensor.data_type)} to {name_of(tensor.data_type)}"
     if tensor.segment != old_tensor.segment:
-        return "changed its segment"
+        return "changed the segment"
     if list(tensor.dims) != list(old_tensor.dims) and count_elements(tensor.dims) != count_elements(old_tensor.dims):
-        return f"changed its dims from {list(old_tensor.dims)} to {list(tensor.dims)}"
+        return f"changed the dims from {list(old_tensor.dims)} to {list(tensor.dims)}"
     entries = {entry.key: entry.value for entry in old_tensor.external_data}
     for entry in tensor.external_data:
         if entries.get(entry.key, entry.value) != entry.value:

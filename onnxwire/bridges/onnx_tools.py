@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from onnxwire.bridges.onnx import LOCATION_PREFIX, StrippedModel, apply_with_elements, import_official
-from onnxwire.bridges.shape_inputs import find_read_tensors
+from onnxwire.bridges.shape_inputs import find_tensors_to_read
 from onnxwire.errors import FieldValueError, TensorError
 from onnxwire.io.tensor_list import find_tensors, is_external
 from onnxwire.messages import ModelProto, TensorProto
@@ -31,7 +31,7 @@ def infer_shapes(
     return apply_with_elements(
         model,
         lambda data: shape_inference.infer_shapes(data, check_type, strict_mode, data_prop),
-        partial(find_read_tensors, data_prop=data_prop),
+        partial(find_tensors_to_read, data_prop=data_prop),
         form="bytes",
     )
 
@@ -46,17 +46,17 @@ def convert_version(model: ModelProto, opset: int) -> ModelProto:
     """
     converter = import_official("version_converter")
     if not 0 <= opset <= _MAX_OPSET:
-        raise FieldValueError(f"opset is a version, a number from 0 to {_MAX_OPSET:,}, not {opset:,}")
+        raise FieldValueError(f"opset must be a version from 0 to {_MAX_OPSET:,}, not {opset:,}")
     return apply_with_elements(
-        model, lambda stripped_model: converter.convert_version(stripped_model, opset), find_read_tensors
+        model, lambda stripped_model: converter.convert_version(stripped_model, opset), find_tensors_to_read
     )
 
 
 def check_official(model: ModelProto, *, full: bool = False) -> None:
     """Check a model of any size with `onnx.checker.check_model`; `onnxwire.check` finds more faults.
 
-    full: also infer shapes strictly, as full_check does. Payloads of 1 KiB and more are read only if they are strings,
-    chunks, indices of sparse tensors or of a wrong size, and with `full` if their elements determine a shape.
+    full: also infer shapes strictly, as full_check does. Payloads of 1 KiB and more are read only if they have a wrong
+    size or are strings, chunks or indices of sparse tensors; with `full`, also if their elements determine a shape.
     Raises onnx.checker.ValidationError for the first fault, and with `full` onnx.shape_inference.InferenceError;
     ExternalDataError and SourceError for external data that is missing or truncated; TensorError if the model without
     payloads is larger than protobuf can read; MissingPackageError without the `onnx` package.
@@ -79,7 +79,7 @@ def _find_tensors_for_checker(model: ModelProto, is_full: bool) -> set[str]:
 
     is_full: include the tensors that shape inference reads.
     """
-    paths = find_read_tensors(model) if is_full else set()
+    paths = find_tensors_to_read(model) if is_full else set()
     paths.update(path for path, tensor in find_tensors(model) if path.endswith(".indices") or _must_be_read(tensor))
     return paths
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from onnxwire.bridges.onnx import StrippedModel
-from onnxwire.bridges.shape_inputs import find_read_tensors
+from onnxwire.bridges.shape_inputs import find_tensors_to_read
 from onnxwire.errors import FieldValueError, MissingPackageError
 from onnxwire.messages import ModelProto
 
@@ -45,7 +45,7 @@ def optimize(
     """
     name: str = tool or next((name for name in _TOOLS if find_spec(name) is not None), _TOOLS[0])
     if name not in _TOOLS:
-        raise FieldValueError(f"tool is 'onnxslim' or 'onnxoptimizer', not {name!r}")
+        raise FieldValueError(f"tool must be 'onnxslim' or 'onnxoptimizer', not {name!r}")
     if find_spec(name) is None:
         raise MissingPackageError(f"this needs {name}, which is not installed; `pip install {name}`")
     if threshold < _MIN_THRESHOLD:
@@ -53,7 +53,7 @@ def optimize(
             f"threshold is {threshold:,}, but must be {_MIN_THRESHOLD:,} bytes or more, because optimizers read small "
             "tensors"
         )
-    stripped_model = StrippedModel(model, threshold, find_read_tensors, strip_external=True)
+    stripped_model = StrippedModel(model, threshold, find_tensors_to_read, strip_external=True)
     run_tool = _run_onnxslim if name == "onnxslim" else _run_onnxoptimizer
     return stripped_model.fill(run_tool(stripped_model, options))
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from onnxwire.engine.record_reader import payload_at
-from onnxwire.errors import DecodeError, Error, FieldTextError, FieldTypeError, TensorError
+from onnxwire.errors import DecodeError, Error, FieldTextError, FieldTypeError, TensorError, count_text
 from onnxwire.io.atomic_file import AtomicFile
 from onnxwire.io.references import refuse_weights
 from onnxwire.io.source import open_document
@@ -179,14 +179,17 @@ def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
         return DecodeError(reason, None, "", source)
 
     if size < 8:
-        raise error_of(f"a .safetensors file begins with a number of 8 bytes, and this file has {size:,} bytes")
+        raise error_of(
+            f"a .safetensors file begins with an 8-byte number, but this file has {count_text(size, 'byte')}"
+        )
     length = int.from_bytes(bytes(view(0, 8)), "little")
     if length > _MAX_HEADER_BYTES:
         reason = f"the header has {length:,} bytes, more than the limit of {_MAX_HEADER_BYTES:,}"
         raise error_of(f"{reason}; this is not a .safetensors file")
     start = 8 + length
     if start > size:
-        raise error_of(f"the header runs past the end of the file by {start - size:,} bytes; fetch or copy it again")
+        excess = count_text(start - size, "byte")
+        raise error_of(f"the header runs past the end of the file by {excess}; fetch or copy the file again")
     try:
         header = json.loads(
             str(view(8, length), "utf-8"), object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant
@@ -209,7 +212,9 @@ def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
     end = start
     for name, (_, _, data_start, data_end) in sorted(entries.items(), key=lambda item: item[1][2:]):
         if data_start != end:
-            raise error_of(f"tensor {_quote(name)} begins at byte {data_start:,}, and its predecessor ends at {end:,}")
+            raise error_of(
+                f"tensor {_quote(name)} begins at byte {data_start:,}, but the data before it ends at {end:,}"
+            )
         end = data_end
     if end != size:
         raise error_of(f"the tensors end at byte {end:,}, and the file at {size:,}; it is truncated or has extra bytes")
@@ -234,7 +239,8 @@ def _parse_entry(fields: object, data_offset: int) -> Entry | str:
     bits = 0 if 0 in shape else bits
     data_start, data_end = offsets
     if bits % 8 or bits // 8 != data_end - data_start:
-        return f"shape and dtype need {bits / 8:,} bytes, and data_offsets has {data_end - data_start:,}"
+        size_text = f"{bits / 8:,} bytes" if bits % 8 else count_text(bits // 8, "byte")
+        return f"shape and dtype require {size_text}, but data_offsets span {data_end - data_start:,}"
     return data_type, shape, data_offset + data_start, data_offset + data_end
 
 
@@ -316,7 +322,8 @@ def _storage(name: str, tensor: TensorProto) -> Storage:
         reason = "it is a chunk of a tensor (`segment`); onnxwire.join_segments returns the full tensor"
     elif storage.count * data_type.bits % 8:
         reason = (
-            f"{storage.count:,} elements of {data_type.bits} bits do not fill the last byte, as safetensors requires"
+            f"the format requires whole bytes; {count_text(storage.count, 'element')} of {data_type.bits} bits do not "
+            "fill the last byte"
         )
     if reason:
         raise tensor_error(tensor, reason)
@@ -342,6 +349,6 @@ def _encode_header(header: dict[str, object]) -> bytes:
         raise FieldTextError(error, "metadata") from None
     text += b" " * (-len(text) % 8)
     if len(text) > _MAX_HEADER_BYTES:
-        reason = f"the names make a header of {len(text):,} bytes; readers accept at most {_MAX_HEADER_BYTES:,}"
+        reason = f"the header would have {len(text):,} bytes, but readers accept at most {_MAX_HEADER_BYTES:,}"
         raise TensorError(reason)
     return text

@@ -40,7 +40,7 @@ _INTEGER_TYPES = (TensorProto.INT32, TensorProto.INT64)
 _ONNX_DOMAINS = ("", "ai.onnx")
 
 
-def find_read_tensors(model: ModelProto, data_prop: bool = False) -> set[str]:
+def find_tensors_to_read(model: ModelProto, data_prop: bool = False) -> set[str]:
     """Return the paths of the initializers and values of Constant nodes whose elements are read.
 
     data_prop: include tensors that data propagation reads. The main graph and each function, with their subgraphs, are

@@ -59,14 +59,17 @@ def set_map_above(size: int | None) -> None:
             value = int(value)
     if not isinstance(value, int) or value < 0:
         name = "map_above" if size is not None else VARIABLE
-        raise FieldValueError(f"{name} is a number of bytes, such as {MAP_ABOVE_BYTES}, not {value!r}")
+        raise FieldValueError(f"{name} must be a number of bytes, such as {MAP_ABOVE_BYTES}, not {value!r}")
     _map_above = value
 
 
 def open_file(
     descriptor: int, name: str, cls: type[Message] | None = None, open_for_writing: Collection[Identity] | None = None
 ) -> Document:
-    """Make a document of an open file: mapped, or read into memory if it is small, open for writing or not mappable.
+    """Make a document of an open file.
+
+    The file is mapped if it is a regular file, is larger than the limit of `set_map_above` and is not open for writing,
+    and if mapped files use less than half of the process's descriptors. Otherwise it is read into memory.
 
     descriptor: closed by the caller. name: the name of the document. cls: the class of the root message, which is then
     verified, or None for a file of external data. The structure of a message is read into memory as far as _MAX_PARTS

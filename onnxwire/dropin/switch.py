@@ -170,8 +170,8 @@ def _warn_of_version(version: str) -> None:
 
         newest = ".".join(map(str, NEWEST_ONNX_VERSION))
         warnings.warn(
-            f"onnx {version} is newer than the messages of this onnxwire, which are those of {newest}: onnxwire does "
-            "not know the fields that it added; install a newer onnxwire, or run without the switch",
+            f"onnx {version} is newer than {newest}, the release whose messages onnxwire has: onnxwire does not know "
+            "the fields that newer releases added; install a newer onnxwire, or run without the switch",
             UnknownOnnxWarning,
             stacklevel=2,
         )

@@ -101,9 +101,9 @@ def _range_to_fetch(tensor: TensorProto) -> tuple[RemoteFile, int, int] | None:
 def _remote_range(tensor: TensorProto) -> tuple[PartialMemory, int, int] | None:
     """Return the memory and range of a payload on a server, else None. Raises the errors of `TensorProto.numpy`."""
     storage = Storage(tensor)
-    if storage.open_file is None:
+    if storage.file_and_offset is None:
         return None
-    file, offset = storage.open_file
+    file, offset = storage.file_and_offset
     if file.memory is None:
         return None
     return file.memory, offset, offset + storage.data_type.count_bytes(storage.count)

@@ -101,5 +101,5 @@ cdef int check_elements(Py_buffer* elements, int bits) except -1:
     if bits != 2 and bits != 4 and bits != 6:
         raise ValueError(f"bits must be 2, 4 or 6, not {bits}")
     if elements.itemsize != 1:
-        raise ValueError(f"unpacked elements take a byte each, not {elements.itemsize}")
+        raise ValueError(f"unpacked elements must have one byte each, not {elements.itemsize}")
     return 0

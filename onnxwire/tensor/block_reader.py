@@ -22,14 +22,14 @@ class BlockReader:
 
     Files are read, not mapped; typed fields are decoded once.
     storage: the storage of a tensor of any data type except STRING.
-    Attributes: data_type, count: the type and number of the elements. open_file: the file and the offset of the
-    elements in it, None for elements in memory.
+    Attributes: data_type, count: the type and number of the elements. file_and_offset: the open file with the elements,
+    and their offset in it; None for elements in memory.
     """
 
     def __init__(self, storage: Storage) -> None:
         self.data_type: DataType = storage.data_type
         self.count = storage.count
-        self.open_file = storage.open_file
+        self.file_and_offset = storage.file_and_offset
         self._storage = storage
         self._is_typed = storage.field not in ("raw_data", "external_data") and storage.count > 0
         self._decoded: memoryview | None = None
@@ -39,12 +39,12 @@ class BlockReader:
     def read(self, start: int, count: int, buffer: bytearray) -> memoryview:
         """Return the bytes of `count` elements from index `start`.
 
-        start: the index of an element that begins at a byte boundary (of a type with less than 8 bits). buffer: memory
+        start: with elements of less than 8 bits, the index of an element that begins at a byte boundary. buffer: memory
         of at least the size of these elements, which the result may reference.
         """
         byte_start, size = self.data_type.count_bytes(start), self.data_type.count_bytes(count)
-        if self.open_file is not None:
-            file, offset = self.open_file
+        if self.file_and_offset is not None:
+            file, offset = self.file_and_offset
             if file.memory is not None:  # on a server
                 return self._fetch(byte_start, size)
             data = memoryview(buffer)[:size]
@@ -60,10 +60,10 @@ class BlockReader:
     def _fetch(self, byte_start: int, size: int) -> memoryview:
         """Return bytes of a tensor on a server. Fetch the window that contains them, unless it is cached.
 
-        Bytes that are not in one window are fetched alone and not cached.
+        Bytes that extend beyond one window are fetched alone and not cached.
         """
-        assert self.open_file is not None
-        file, offset = self.open_file
+        assert self.file_and_offset is not None
+        file, offset = self.file_and_offset
         n_bytes = self.data_type.count_bytes(self.count)
         window_number = byte_start // _WINDOW_BYTES
         window_start = window_number * _WINDOW_BYTES

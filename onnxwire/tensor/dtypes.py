@@ -48,7 +48,10 @@ class DataType:
 
     @property
     def word_bytes(self) -> int:
-        """The bytes of a word that big-endian machines swap: of a number, or half a complex number; at least 1."""
+        """The size of the words that are byte-swapped on big-endian machines: numbers, or halves of complex numbers.
+
+        In bytes, at least 1.
+        """
         return max(self.bits // (16 if self.dtype_name.startswith("complex") else 8), 1)
 
     def count_bytes(self, elements: int) -> int:

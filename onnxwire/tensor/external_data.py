@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import namedtuple
 
-from onnxwire.errors import ExternalDataError, SourceError
+from onnxwire.errors import ExternalDataError, SourceError, count_text
 from onnxwire.tensor.external_file import ExternalFile
 
 TYPE_CHECKING = False
@@ -96,11 +96,11 @@ def locate_payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalF
         raise SourceError.from_os_error(error, error.filename, context) from None
     offset, length = reference.offset, reference.length
     if offset > file.size or (length is not None and length > file.size - offset):
-        extent = f"{length:,} bytes from byte {offset:,}" if length is not None else f"all bytes from byte {offset:,}"
+        extent = "all bytes" if length is None else count_text(length, "byte")
         raise _error(
             tensor,
-            f"its external data, {extent} of {file.name}, runs past the end of the file, which has "
-            f"{file.size:,} bytes; the file was truncated, or belongs to another model",
+            f"its external data, {extent} from byte {offset:,} of {file.name}, runs past the end of the file, which "
+            f"has {count_text(file.size, 'byte')}; the file was truncated, or belongs to another model",
         )
     return file, offset, file.size - offset if length is None else length
 
@@ -117,28 +117,28 @@ def fault_of(location: str) -> str:
     The result is the same on all systems, except for special names of Windows. Source: ONNX's docs/ExternalData.md.
     """
     if not location:
-        return "it is empty"
+        return "the location is empty"
     names = location.split("/")
     try:
         encoded = location.encode()
     except UnicodeEncodeError:
-        return "it is not valid UTF-8 text"
+        return "the location is not valid UTF-8 text"
     if location.startswith("#") or location == "*/_ORT_MEM_ADDR_/*":
-        return "it denotes data in the memory of the program that wrote the model, not in a file"
+        return "the location denotes data in the memory of the program that wrote the model, not in a file"
     if len(encoded) > _MAX_LOCATION_BYTES:
-        return f"it is longer than {_MAX_LOCATION_BYTES:,} bytes"
+        return f"the location is longer than {_MAX_LOCATION_BYTES:,} bytes"
     if any(character < " " or "\x7f" <= character <= "\x9f" for character in location):
-        return "it contains a NUL or another control character"
+        return "the location contains a NUL or another control character"
     if "\\" in location:
-        return "it contains a backslash; folders are separated by / on all systems"
+        return "the location contains a backslash; folders are separated by / on all systems"
     if location.startswith("/"):
-        return "it is absolute; locations are relative to the model's folder"
+        return "the location is absolute; locations are relative to the model's folder"
     if location[1:2] == ":" and location[0].isascii() and location[0].isalpha():
-        return "it begins with a drive; locations are relative to the model's folder"
+        return "the location begins with a drive; locations are relative to the model's folder"
     if ".." in names:
-        return "it contains .., which may lead out of the model's folder"
+        return "the location contains .., which may lead out of the model's folder"
     if names[-1] in ("", "."):
-        return "it names a folder, not a file"
+        return "the location names a folder, not a file"
     return windows_fault_of(location) if _IS_WINDOWS else ""
 
 

@@ -135,9 +135,10 @@ class ExternalFile:
     def check_unused(self) -> None:
         """Raise InUseError if arrays or memoryviews reference the file."""
         if self._source.pins:
+            n = self._source.pins
+            users = "1 array or memoryview that references" if n == 1 else f"{n:,} arrays or memoryviews that reference"
             raise InUseError(
-                f"{self.name} is still in use, by {self._source.pins} array(s) or memoryview(s) that reference it; "
-                "delete or copy them before closing the model"
+                f"{self.name} is still in use, by {users} it; delete or copy the arrays before closing the model"
             )
 
     def close(self) -> None:
@@ -151,7 +152,8 @@ class ExternalFile:
             raise ClosedError(f"{self.name} was closed; load the model again, or use it inside its with block")
         if offset < 0 or length < 0 or length > self.size - offset:
             raise ExternalDataError(
-                f"it has {self.size:,} bytes, too few for {length:,} bytes from byte {offset:,}", source=self.name
+                f"{length:,} bytes from byte {offset:,} are not within the file, which has {self.size:,} bytes",
+                source=self.name,
             )
 
 

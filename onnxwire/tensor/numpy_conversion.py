@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnxwire.errors import TensorError
+from onnxwire.errors import TensorError, count_text
 from onnxwire.tensor.dtypes import STRING, name_of
 from onnxwire.tensor.error import tensor_error
 from onnxwire.tensor.storage import (
@@ -10,7 +10,7 @@ from onnxwire.tensor.storage import (
     count_elements,
     data_type_of,
     expand_index,
-    stored_part,
+    stored_count_and_shape,
 )
 
 TYPE_CHECKING = False
@@ -49,9 +49,9 @@ class TensorReader:
     ) -> Array:
         """Return the elements as an array of `shape` and `dtype`.
 
-        The array is read-only. It shares the tensor's bytes if they are stored in numpy's format: in raw_data, in
-        mapped external data, and in float_data or double_data if it is one packed run. Pages of a mapped file are read
-        when they are accessed. Elements of less than a byte are unpacked to one byte each.
+        By default, the array is read-only and shares the tensor's bytes if they are stored in numpy's format: in
+        raw_data, in mapped external data, and in float_data or double_data if it is one packed run. Pages of a mapped
+        file are read when they are accessed. Elements of less than a byte are unpacked to one byte each.
         If the tensor is a chunk, which has a `segment`, the array has the shape (end - begin,).
 
         copy: return a writable copy. writable: return a writable array, copied only if necessary; changing it does not
@@ -111,7 +111,7 @@ class Tensor(TensorReader):
         data_type = data_type_of(self)
         if data_type is STRING:
             return sum(map(len, self.string_data))
-        return data_type.count_bytes(stored_part(self, data_type)[0])
+        return data_type.count_bytes(stored_count_and_shape(self, data_type)[0])
 
     def __array__(self: TensorFields, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         import numpy as np
@@ -159,7 +159,9 @@ def join_segments(tensors: Iterable[TensorFields]) -> Array:
     data_type, shape, end = data_type_of(chunks[0]), tuple(chunks[0].dims), 0
     for chunk in chunks:
         if data_type_of(chunk) is not data_type or tuple(chunk.dims) != shape:
-            raise tensor_error(chunk, f"the first chunk has other types or dims: {name_of(data_type.number)} {shape}")
+            raise tensor_error(
+                chunk, f"type or dims differ from those of the first chunk: {name_of(data_type.number)} {list(shape)}"
+            )
         if chunk.segment.begin != end:
             raise tensor_error(
                 chunk, f"the chunk begins at {chunk.segment.begin:,}, and the previous chunk ends at {end:,}"
@@ -167,5 +169,6 @@ def join_segments(tensors: Iterable[TensorFields]) -> Array:
         end = chunk.segment.end
     n_elements = count_elements(chunks[0], data_type)
     if end != n_elements:
-        raise tensor_error(chunks[-1], f"the last chunk ends at {end:,}, and the tensor has {n_elements:,} elements")
+        n_text = count_text(n_elements, "element")
+        raise tensor_error(chunks[-1], f"the last chunk ends at {end:,}, and the tensor has {n_text}")
     return np.concatenate([chunk.numpy() for chunk in chunks]).reshape(shape)

@@ -42,10 +42,10 @@ def add_payload(digest: Digest, tensor: TensorProto) -> None:
             digest.update(len(text).to_bytes(8, "little"))
             digest.update(text)
         return
-    if storage.open_file is None:
+    if storage.file_and_offset is None:
         digest.update(storage.payload())
         return
-    file, start = storage.open_file
+    file, start = storage.file_and_offset
     size = storage.data_type.count_bytes(storage.count)
     if file.memory is not None:
         for chunk in file.memory.source.chunks(start, start + size):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onnxwire.errors import TensorError
+from onnxwire.errors import TensorError, count_text
 from onnxwire.tensor.error import tensor_error
 from onnxwire.tensor.storage import Storage, data_type_of
 
@@ -48,14 +48,16 @@ class SparseTensorReader:
         nnz = storage.shape[0]
         if not self.HasField("indices"):
             if nnz:
-                raise self._error(f"{nnz:,} values require {nnz:,} indices; there are none")
+                raise self._error(f"there are no indices for {count_text(nnz, 'value')}; each value needs an index")
             coordinates: np.ndarray[Any, Any] = np.empty((0, rank), np.int64)
         else:
             if data_type_of(indices).name != "INT64":
                 raise self._error(f"the indices of a sparse tensor are INT64, not {data_type_of(indices).name}")
             if tuple(indices.dims) not in ((nnz,), (nnz, rank)):
                 required = f"dims [{nnz}] or [{nnz}, {rank}]"
-                raise self._error(f"{nnz:,} values require indices of {required}, not {list(indices.dims)}")
+                raise self._error(
+                    f"the indices of {count_text(nnz, 'value')} must have {required}, not {list(indices.dims)}"
+                )
             try:
                 coordinates = indices.numpy()
             except TensorError as error:

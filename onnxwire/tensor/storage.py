@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from onnxwire.engine.record_reader import payload_at
-from onnxwire.errors import Error, FieldTypeError, TensorError
+from onnxwire.errors import Error, FieldTypeError, TensorError, count_text
 from onnxwire.tensor.dtypes import BY_NUMBER, EXTERNAL, FIELDS, LITTLE_ENDIAN, MAX_COUNT, STRING
 from onnxwire.tensor.error import tensor_error
 
@@ -59,7 +59,7 @@ def count_elements(tensor: TensorFields, data_type: DataType) -> int:
     return elements
 
 
-def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[int, ...]]:
+def stored_count_and_shape(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[int, ...]]:
     """Return the number and shape of the stored elements: all, or those of the segment.
 
     Raises TensorError for dims that no array can have, and a segment outside the elements.
@@ -69,7 +69,10 @@ def stored_part(tensor: TensorFields, data_type: DataType) -> tuple[int, tuple[i
         return count, shape
     begin, end = tensor.segment.begin, tensor.segment.end
     if not 0 <= begin <= end <= count:
-        raise tensor_error(tensor, f"the segment {begin:,} to {end:,} is not within its {count:,} elements")
+        raise tensor_error(
+            tensor,
+            f"the segment {begin:,} to {end:,} is not within the tensor, which has {count_text(count, 'element')}",
+        )
     return end - begin, (end - begin,)
 
 
@@ -110,7 +113,7 @@ class Storage:
     def __init__(self, tensor: TensorFields) -> None:
         self.tensor = tensor
         self.data_type = data_type_of(tensor)
-        self.count, self.shape = stored_part(tensor, self.data_type)
+        self.count, self.shape = stored_count_and_shape(tensor, self.data_type)
         self.field = self._find_field()
         self._external: tuple[ExternalFile, int, int] | None = None
         if self.field == "external_data":
@@ -141,11 +144,11 @@ class Storage:
                 raise self._error("the elements of STRING can't be external data; they belong in string_data")
             return "external_data"
         if len(filled_fields) > 1:
-            raise self._error(f"the elements are stored twice, in {' and '.join(filled_fields)}; clear all but one")
+            raise self._error(f"more than one field has elements: {', '.join(filled_fields)}; clear all but one")
         if not filled_fields:
             if self.count:
                 hint = ", or data_location = EXTERNAL is missing" if tensor.external_data else ""
-                raise self._error(f"{self._requirement(f'{self.count:,} elements')}; there are none{hint}")
+                raise self._error(f"{self._requirement(count_text(self.count, 'element'))}; there are none{hint}")
             return ""
         if filled_fields[0] == "raw_data" and self.data_type is STRING:
             raise self._error("the elements of STRING can't be in raw_data; they belong in string_data")
@@ -163,13 +166,14 @@ class Storage:
             return
         entries, actual = self.data_type.count_entries(self.count), len(getattr(self.tensor, self.field))
         if entries != actual:
-            raise self._error(f"{self._requirement(f'{entries:,} entries')} of {self.field}; it has {actual:,}")
+            noun = "entry" if entries == 1 else "entries"
+            raise self._error(f"{self._requirement(f'{entries:,} {noun}')} of {self.field}; it has {actual:,}")
 
     def _check_bytes(self, actual: int, source: str) -> None:
         """Raise TensorError unless the payload has the required size. source: the field or file, for the message."""
         size = self.data_type.count_bytes(self.count)
         if size != actual:
-            raise self._error(f"{self._requirement(f'{size:,} bytes')}; {source} has {actual:,}")
+            raise self._error(f"{self._requirement(count_text(size, 'byte'))}; {source} has {actual:,}")
 
     def _open_external(self) -> None:
         from onnxwire.tensor.external_data import locate_payload
@@ -186,8 +190,8 @@ class Storage:
     @property
     def is_remote(self) -> bool:
         """Whether the payload is on a server, and fetched on demand."""
-        file = self.open_file
-        return file is not None and file[0].memory is not None
+        file_and_offset = self.file_and_offset
+        return file_and_offset is not None and file_and_offset[0].memory is not None
 
     @property
     def external_range(self) -> tuple[ExternalFile, int, int] | None:
@@ -195,8 +199,8 @@ class Storage:
         return self._external
 
     @property
-    def open_file(self) -> tuple[ExternalFile, int] | None:
-        """The open file that contains the payload, and the payload's offset; None if it is in memory."""
+    def file_and_offset(self) -> tuple[ExternalFile, int] | None:
+        """The open file that contains the payload, and the payload's offset; None if the payload is in memory."""
         if self._external is not None:
             file, offset, _ = self._external
         else:
@@ -291,7 +295,7 @@ class Storage:
         return entries
 
     def _codes_of_6_bits(self) -> Array:
-        """Return the entries of 6-bit elements: their low bits. Source: onnx.proto, TensorProto.int32_data."""
+        """Return the low six bits of each entry, which are an element. Source: onnx.proto, TensorProto.int32_data."""
         import numpy as np
 
         return self._entries().astype(np.uint8) & np.uint8(0x3F)
@@ -329,7 +333,7 @@ class Storage:
                 except UnicodeDecodeError as error:
                     raise self._error(f"string_data[{i}] is not valid UTF-8 ({error}); use strings='bytes'") from None
         elif strings != "bytes":
-            raise FieldTypeError(f"strings is 'str' or 'bytes', not {strings!r}")
+            raise FieldTypeError(f"strings must be 'str' or 'bytes', not {strings!r}")
         array = np.empty(self.count, object)
         array[:] = values
         return array.reshape(self.shape)
@@ -358,10 +362,12 @@ class Storage:
 
         ranges: the selected coordinates on each axis.
         """
-        file = self.open_file
-        if file is None or file[0].memory is None:
+        if self.file_and_offset is None:
             return
-        memory, offset = file[0].memory, file[1]
+        file, offset = self.file_and_offset
+        if file.memory is None:
+            return
+        memory = file.memory
         byte_ranges = []
         for start, step, count in _runs(ranges, self.shape, _MAX_GAP_BYTES * 8 // self.data_type.bits):
             low, high = sorted((start, start + (count - 1) * step))

@@ -333,11 +333,11 @@ def replace_location(tensor):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (set_type, "changed its data type from FLOAT to INT32"),
+        (set_type, "changed the data_type from FLOAT to INT32"),
         (set_dims, r"dims from \[20, 20\] to \[399\]"),
         (set_negative_dims, r"dims from \[20, 20\] to \[-20, -20\]"),
         (use_part_of_external_data, r"used a part of the tensor \(offset 4\)"),
-        (set_segment, "changed its segment"),
+        (set_segment, "changed the segment"),
         (remove_external_data, "removed the tensor's external_data"),
         (replace_location, "removed the tensor's external_data"),
     ],
@@ -360,14 +360,14 @@ def test_a_function_can_convert_elements_below_the_threshold():
 
 @pytest.mark.parametrize("result", [(), 1, "model.onnx", onnx.GraphProto(), onnxwire.GraphProto(), [b""]])
 def test_a_function_that_returns_no_model_is_rejected(result):
-    with pytest.raises(TypeError, match="let it return only the ModelProto"):
+    with pytest.raises(TypeError, match="it must return only the ModelProto"):
         onnxwire.apply(model_of(), lambda argument: result)
 
 
 def test_other_objects_and_unknown_forms_are_rejected():
     with pytest.raises(TypeError, match="expected a ModelProto of onnxwire"):
         onnxwire.apply(onnx.ModelProto(), lambda argument: argument)
-    with pytest.raises(ValueError, match="form is 'onnx'"):
+    with pytest.raises(ValueError, match="form must be 'onnx'"):
         onnxwire.apply(model_of(), lambda argument: argument, form="text")
 
 

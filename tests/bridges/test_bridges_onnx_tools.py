@@ -21,7 +21,7 @@ from onnx.backend.test.case import node
 
 import onnxwire
 from onnxwire.bridges.onnx import apply_with_elements
-from onnxwire.bridges.shape_inputs import PROPAGATED_INPUTS, READ_INPUTS, find_read_tensors
+from onnxwire.bridges.shape_inputs import PROPAGATED_INPUTS, READ_INPUTS, find_tensors_to_read
 from onnxwire.errors import FieldValueError
 
 MODELS_FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -145,14 +145,14 @@ def test_tensors_that_inference_and_conversion_read_stay_in_the_model():
                 return shape_inference.infer_shapes(data, strict_mode=True, data_prop=data_prop)
 
             result = result_of(
-                apply_with_elements, model, infer, partial(find_read_tensors, data_prop=data_prop), 0, "bytes"
+                apply_with_elements, model, infer, partial(find_tensors_to_read, data_prop=data_prop), 0, "bytes"
             )
             assert result == result_of(infer, official_model), (case.name, data_prop)
 
         def convert(argument):
             return version_converter.convert_version(argument, 15)
 
-        result = result_of(apply_with_elements, model, convert, find_read_tensors, 0)
+        result = result_of(apply_with_elements, model, convert, find_tensors_to_read, 0)
         assert result == result_of(convert, official_model), case.name
     # The onnx package has no tests of Upsample, because current versions of the operators do not contain it.
     assert op_types >= (READ_INPUTS.keys() | PROPAGATED_INPUTS.keys()) - {"Upsample"}
@@ -214,8 +214,8 @@ def test_a_name_applies_only_in_its_scope():
     official_model.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "shape"], ["y"]))
     official_model.graph.initializer[0].CopyFrom(weight)
     official_model.functions.append(helper.make_function("local", "F", ["a"], ["b"], [shape, reshape], opsets))
-    assert find_read_tensors(to_onnxwire(official_model)) == {"functions[0].node[0].attribute[0].t"}
-    assert find_read_tensors(to_onnxwire(official_model), data_prop=True) == {"functions[0].node[0].attribute[0].t"}
+    assert find_tensors_to_read(to_onnxwire(official_model)) == {"functions[0].node[0].attribute[0].t"}
+    assert find_tensors_to_read(to_onnxwire(official_model), data_prop=True) == {"functions[0].node[0].attribute[0].t"}
 
 
 def test_a_shape_is_found_through_many_functions_that_call_each_other():
@@ -235,7 +235,7 @@ def test_a_shape_is_found_through_many_functions_that_call_each_other():
     official_model = shape_model(LONG_SHAPE)
     official_model.functions.extend(functions)
     official_model.graph.node[0].CopyFrom(helper.make_node("F0", ["shape"], ["y"], domain="local"))
-    assert find_read_tensors(to_onnxwire(official_model)) == {"graph.initializer[0]"}
+    assert find_tensors_to_read(to_onnxwire(official_model)) == {"graph.initializer[0]"}
 
 
 def test_shapes_in_files_are_read_and_stay_external(tmp_path):
@@ -281,7 +281,7 @@ def test_official_errors_are_raised_and_invalid_versions_are_rejected():
     with pytest.raises(RuntimeError, match="NoSuchOperator"):
         onnxwire.convert_version(to_onnxwire(official_model), 15)
     for number in (-1, 1 << 31):
-        with pytest.raises(FieldValueError, match="opset is a version, a number from 0 to 2,147,483,647"):
+        with pytest.raises(FieldValueError, match="opset must be a version from 0 to 2,147,483,647"):
             onnxwire.convert_version(to_onnxwire(official_model), number)
 
 

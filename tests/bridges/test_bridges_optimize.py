@@ -130,7 +130,7 @@ def test_invalid_arguments_and_missing_tools_are_rejected(monkeypatch):
         onnxwire.optimize(model, tool="onnxoptimizer", passes=["fuse_bn_into_conv"])
     with pytest.raises(ValueError, match="must be 1,024 bytes or more"):
         onnxwire.optimize(model, threshold=0)
-    with pytest.raises(ValueError, match="tool is 'onnxslim' or 'onnxoptimizer'"):
+    with pytest.raises(ValueError, match="tool must be 'onnxslim' or 'onnxoptimizer'"):
         onnxwire.optimize(model, tool="other")
     monkeypatch.setattr(optimize, "find_spec", lambda name: None)
     for tool in (None, "onnxoptimizer"):

@@ -356,6 +356,6 @@ def test_strings_of_very_different_lengths_are_rejected_with_the_limit(tmp_path)
     tensor = onnxwire.TensorProto(
         data_type=onnxwire.TensorProto.STRING, dims=[20_001], string_data=[b"w" * 20_000, *[b""] * 20_000]
     )
-    with pytest.raises(onnxwire.TensorError, match=r"need 1,600,080,000 bytes .* limit of 1,073,741,824"):
+    with pytest.raises(onnxwire.TensorError, match=r"need 1,600,080,000 bytes, more than the limit of 1,073,741,824"):
         onnxwire.to_npz({"words": tensor}, tmp_path / "words.npz")
     assert not list(tmp_path.iterdir())

@@ -189,7 +189,7 @@ def test_files_below_the_limit_are_read_into_memory(option, structured_path):
 
 def test_a_limit_that_is_not_a_number_is_reported():
     stderr_text = run_python("-c", SWITCH, status=1, ONNXWIRE_DROPIN_MAP_ABOVE="1GB")
-    assert "ONNXWIRE_DROPIN_MAP_ABOVE is a number of bytes, such as 16777216, not '1GB'" in stderr_text
+    assert "ONNXWIRE_DROPIN_MAP_ABOVE must be a number of bytes, such as 16777216, not '1GB'" in stderr_text
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts the descriptors in /proc")

@@ -91,7 +91,7 @@ def test_payloads_may_be_read_in_any_order(order, max_unread_bytes, monkeypatch)
         with fetch_in_order((tensor,) for tensor in tensors):
             for i in order:
                 buffer = bytearray(TENSOR_BYTES)
-                file, offset = Storage(tensors[i]).open_file
+                file, offset = Storage(tensors[i]).file_and_offset
                 file.read_into(offset, buffer)
                 assert buffer == bytes([i]) * TENSOR_BYTES
         assert file.memory.source.schedule is None
@@ -107,7 +107,7 @@ def test_a_missing_payload_is_an_error_of_the_save(tmp_path) -> None:
             ow.save(message, tmp_path / "m.onnx", external="all.data")
         assert list(tmp_path.iterdir()) == []
         assert tensors[8].numpy()[0] == 8
-        assert Storage(tensors[0]).open_file[0].memory.source.schedule is None
+        assert Storage(tensors[0]).file_and_offset[0].memory.source.schedule is None
 
 
 def test_payloads_are_not_fetched_to_be_compared_with_themselves() -> None:

@@ -175,9 +175,9 @@ def test_unsupported_widths_raise(bits):
 
 
 def test_arrays_of_elements_wider_than_a_byte_raise():
-    with pytest.raises(ValueError, match="take a byte each"):
+    with pytest.raises(ValueError, match="one byte each"):
         unpack(bytes(64), np.zeros(4, np.uint16), 4)
-    with pytest.raises(ValueError, match="take a byte each"):
+    with pytest.raises(ValueError, match="one byte each"):
         pack(np.zeros(4, np.int32), bytearray(8), 4)
 
 

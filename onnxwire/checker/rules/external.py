@@ -256,7 +256,7 @@ class Files:
                 continue  # other rules report the location
             elif not os.path.isfile(os.path.join(files.folder, location)):
                 # A file with such a name may exist, although few programs can read it.
-                self.irregular_messages[id] = f"there is no file at the location {location!r}: {fault}"
+                self.irregular_messages[id] = f"there is no file at {location!r}: {fault}"
 
     def _open(self, id: int, location: str) -> None:
         """Record the size of the file at a location, or the fault because of which it cannot be read."""

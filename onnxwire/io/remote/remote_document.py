@@ -285,7 +285,7 @@ class RemoteFiles(ExternalFiles):
         reason = fault_of(location)
         if reason or location.count("?") or location.count("#"):
             quoted = repr(location if len(location) <= 200 else location[:200] + "…")
-            reason = reason or "it contains ? or #, which have another meaning in an address"
+            reason = reason or "the location contains ? or #, which have another meaning in an address"
             raise ExternalDataError(
                 f"its external data at {quoted} is not read: {reason}", source=self.origin.address.shown
             )
