@@ -57,8 +57,8 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
     """Return the compact form of an overlay.
 
     document: the document of the overlay's views.
-    Returns None for an overlay with no registered bytes, in several parts, with unknown fields that were merged in, of
-    an absent message, with bytes elsewhere in `document`, or with more than 65,535 fields.
+    Returns None if the overlay has no registered bytes, unknown fields that were merged in, bytes elsewhere in
+    `document`, or more than 65,535 fields, and for a message that is absent or has several parts.
     """
     cdef uint32_t n_fields = overlay.table.n_fields
     cdef uint32_t n = 0

@@ -24,14 +24,15 @@ cdef str describe(Damage damage, Document document, const uint8_t* end):
     cdef object length = damage.length
     cdef str field = f"field {damage.number}"
     cdef str bytes_end_inside = "the bytes end inside "
+    cdef str past_end = "1 byte" if detail == 1 else f"{detail:,} bytes"
     # Bytes missing at the document's end mean that the end of the file is missing.
     cdef str truncated_hint = "; the file looks truncated: fetch or copy it again" if end == document.end else ""
     cdef str damaged_hint = "; the bytes are damaged, or are not a protobuf message"
     if damage.fault == FAULT_LENGTH_PAST_END:
         if end != document.end:
-            return f"length {length:,} of {field} runs past the end of the message by {detail:,} bytes{damaged_hint}"
+            return f"length {length:,} of {field} runs past the end of the message by {past_end}{damaged_hint}"
         return (
-            f"length {length:,} of {field} runs past the end of the message by {detail:,} bytes; the file looks "
+            f"length {length:,} of {field} runs past the end of the message by {past_end}; the file looks "
             f"truncated (expected at least {end - document.start + detail:,} bytes): fetch or copy it again"
         )
     if damage.fault == FAULT_TAG_CUT:
@@ -62,7 +63,7 @@ cdef str describe(Damage damage, Document document, const uint8_t* end):
         return f"messages and groups nested more than {MAX_DEPTH} deep, which protobuf readers refuse"
     if damage.fault == FAULT_PACKED_SIZE:
         return (
-            f"a packed run of {length:,} bytes, which is not a multiple of the {detail} bytes of a number{damaged_hint}"
+            f"the length {length:,} of a packed run is not a multiple of the {detail} bytes of a number{damaged_hint}"
         )
     if damage.fault == FAULT_PACKED_CUT:
         return f"a packed run that ends inside a varint{damaged_hint}"

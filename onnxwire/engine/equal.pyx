@@ -97,7 +97,7 @@ cdef bint equal_views(View a, View b) except -1:
             fill(b)
             # Filling b may have run code that edits a.
             if a.epoch != (<Document>a.document).epoch:
-                continue  # `fill(b)` ran code that edited a's document
+                continue
             if N_MEMORIES:
                 encoder = Encoder(False)
                 comparison.encoder = <PyObject*>encoder

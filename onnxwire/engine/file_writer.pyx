@@ -261,7 +261,9 @@ cdef class FileWriter:
                 raise SourceError(-n_moved, os.strerror(-n_moved))
             if n_moved == 0:
                 raise SourceError(
-                    errno.EIO, f"the file ends at byte {offset:,}, {n:,} bytes too soon; it was truncated while open"
+                    errno.EIO,
+                    f"the file ends at byte {offset:,}, but is read up to byte {offset + n:,}; it was truncated since it "
+                    "was opened",
                 )
             self.n_buffered += <uint64_t>n_moved
             offset += <uint64_t>n_moved

@@ -12,7 +12,7 @@ from onnxwire.engine.edit cimport (
 )
 from onnxwire.engine.encode cimport encode, encoded_size, unknown_fields
 from onnxwire.engine.equal cimport equal_views
-from onnxwire.engine.header_copies cimport near_bytes
+from onnxwire.engine.header_copies cimport copied_bytes
 from onnxwire.engine.merge cimport discard_unknown, merge
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Overlay, new_overlay
 from onnxwire.engine.partial cimport is_resident
@@ -116,8 +116,8 @@ cdef class Message(View):
                 if not is_resident(slot.p, min(slot.n, <uint64_t>SNIFFED_BYTES)):
                     continue
                 p = slot.p
-                if p >= (<Document>self.document).far.near_from:
-                    p = near_bytes((<Document>self.document).far.store, p, min(slot.n, <uint64_t>SNIFFED_BYTES))
+                if p >= (<Document>self.document).far.first_copy:
+                    p = copied_bytes((<Document>self.document).far.store, p, min(slot.n, <uint64_t>SNIFFED_BYTES))
                 for k in range(min(slot.n, <uint64_t>SNIFFED_BYTES)):
                     if p[k] < 0x20 and p[k] != 9 and p[k] != 10 and p[k] != 13:
                         return True

@@ -21,7 +21,7 @@ cdef extern from *:
     const uint8_t ow_set
 
 
-cdef inline const uint8_t* set_mark() noexcept nogil:
+cdef inline const uint8_t* presence_mark() noexcept nogil:
     """Return a mark for the `p` of a slot: the field is present, but its value has no address (numbers, new messages,
     changed sequences).
     """

@@ -11,7 +11,7 @@ from onnxwire.engine.table cimport Field, Slot, Table
 
 
 cdef enum:
-    N_EPOCHS = 4     # an index remembers the messages that were edited in so many of the last epochs
+    N_EPOCHS = 4     # the number of last epochs for which an index stores the edited message
 
 
 cdef struct Pair:

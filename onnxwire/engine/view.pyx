@@ -241,7 +241,7 @@ cdef inline const uint8_t* scan_near(
     cdef const uint8_t* fault
     if far.store != NULL:
         far.store.is_checked = False
-    if p >= far.near_from:
+    if p >= far.first_copy:
         return scan_copies(table, head_copy(far.store, p), p, end, slots, flags, records, far)
     fault = scan(table, p, end, slots, flags, records, far, &far_record)
     if far_record == NULL:
@@ -435,7 +435,7 @@ cdef int refresh(View self) except -1:
     if (
         self.end - self.start < MIN_CACHED_BYTES and self.parts == NULL
         and (<Document>self.document).epoch != EPOCH_CLOSED
-        and self.start < (<Document>self.document).far.near_from and not N_MEMORIES
+        and self.start < (<Document>self.document).far.first_copy and not N_MEMORIES
     ):
         memset(self.slots, 0, self.table.n_fields * sizeof(Slot))
         self.flags = 0
@@ -633,7 +633,7 @@ cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept n
             cursor.part += 1
             cursor.p = cursor.part.p
             cursor.end = cursor.p + cursor.part.n
-        if cursor.p >= cursor.near_from:
+        if cursor.p >= cursor.first_copy:
             p = read_near(cursor, record)
         else:
             p = read_record(cursor.p, cursor.end, MAX_DEPTH, record)
