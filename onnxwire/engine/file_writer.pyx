@@ -262,8 +262,8 @@ cdef class FileWriter:
             if n_moved == 0:
                 raise SourceError(
                     errno.EIO,
-                    f"the file ends at byte {offset:,}, but is read up to byte {offset + n:,}; it was truncated since it "
-                    "was opened",
+                    f"the file ends at byte {offset:,}, but is read up to byte {offset + n:,}; it was truncated while "
+                    "it was open",
                 )
             self.n_buffered += <uint64_t>n_moved
             offset += <uint64_t>n_moved

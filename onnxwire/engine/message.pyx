@@ -21,8 +21,8 @@ from onnxwire.engine.table cimport BYTES, MESSAGE, STRING, Field, Slot
 from onnxwire.engine.text_form cimport text_form
 from onnxwire.engine.verify cimport check_document
 from onnxwire.engine.view cimport (
-    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled, held_value, is_touched, named_field,
-    new_view, next_record, overlay_view, start_cursor, table_of,
+    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled_document, held_value, is_touched,
+    named_field, new_view, next_record, overlay_view, start_cursor, table_of,
 )
 
 from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
@@ -127,7 +127,7 @@ cdef class Message(View):
     @critical_section
     def _span(self):
         """The offsets of the message in its document, (start, end); None if it was edited or has several parts."""
-        cdef Document document = filled(self)
+        cdef Document document = filled_document(self)
         if self.parts != NULL or self.overlay != NULL:
             return None
         return self.start - document.start, self.end - document.start

@@ -42,7 +42,7 @@ cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1:
     if i < 0:
         i += n
     if i < 0 or <uint64_t>i >= n:
-        raise field_error(field, FieldIndexError, f"list index out of range: the index is {index}, the length {n:,}")
+        raise field_error(field, FieldIndexError, f"list index out of range: index {index}, length {n:,}")
     return i
 
 
@@ -122,7 +122,7 @@ cdef const uint8_t* origin_of(const Field* field, PyObject* held) noexcept:
 @cython.no_gc
 @cython.freelist(32)
 cdef class Repeated:
-    """The common base of both types of sequences; implements the methods of lists by `convert`, `splice` and `replace`."""
+    """The common base of both types of sequences; list methods are based on `convert`, `splice` and `replace`."""
 
     def __cinit__(self):
         if type(self) is Repeated:

@@ -41,7 +41,7 @@ cdef enum:
 # The text form of floats and doubles.
 cdef enum NumberStyle:
     RUNTIME_NUMBERS   # as protobuf's C runtime: 1, 1e+06; floats with 6 or 9 digits, doubles with 15 or 17
-    PROTOC_NUMBERS    # as RUNTIME_NUMBERS, but subnormal floats have 9 digits, as protoc's strtof reports an underflow
+    PROTOC_NUMBERS    # as RUNTIME_NUMBERS, but subnormal floats have 9 digits: protoc's strtof reports an underflow
     PYTHON_NUMBERS    # as Python prints them: 1.0, 1000000.0; floats are first rounded to 6 to 9 digits
 
 cdef double MIN_NORMAL_FLOAT = 2.0 ** -126

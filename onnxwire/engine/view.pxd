@@ -82,7 +82,7 @@ cdef inline Field* same_named_field(View self, name) noexcept:
     return NULL
 
 
-cdef inline Document filled(View self):
+cdef inline Document filled_document(View self):
     """Fill the slots and return the document of the message's bytes.
 
     Filling can change the document of a view, so call this before using it.
