@@ -57,8 +57,8 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
     """Return the compact form of an overlay.
 
     document: the document of the overlay's views.
-    Returns None if the overlay has no registered bytes, unknown fields that were merged in, bytes elsewhere in
-    `document`, or more than 65,535 fields, and for a message that is absent or has several parts.
+    Returns None for a message that is new, is absent or has several parts, and for an overlay with unknown fields that
+    were merged in, with bytes at another address of `document`, or with more than 65,535 fields.
     """
     cdef uint32_t n_fields = overlay.table.n_fields
     cdef uint32_t n = 0
@@ -194,7 +194,7 @@ cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
 
 
 cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* address, const uint8_t* address_end):
-    """Return a new overlay with the edits of `self`; address, address_end: the bytes that it is registered for."""
+    """Return a new overlay with the edits of `self`; address, address_end: the message's bytes in `document`."""
     cdef Overlay overlay = new_overlay(self.table, document.depth + 1)
     cdef Document base
     cdef Entry* entry
@@ -255,7 +255,7 @@ cdef int fill_slots(CompactOverlay self, PyObject* document, Slot* slots) except
 
 
 cdef bint is_in_place(Overlay self) noexcept:
-    """Return whether an overlay still has the bytes that it is registered for."""
+    """Return whether no other content has replaced the bytes of the message, from `address` to `address_end`."""
     return self.address != NULL and self.base == NULL and self.start == self.address and self.end == self.address_end
 
 

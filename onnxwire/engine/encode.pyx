@@ -328,7 +328,7 @@ cdef int emit_edited_span(
             if (<CompactOverlay>pair.edits).table == field.sub:
                 content.compact = pair.edits
                 content.document = base_of_compact(<CompactOverlay>pair.edits, content.document)
-                content.parts = NULL  # `parts` is of the registered bytes, which were replaced
+                content.parts = NULL  # the message has other content than the bytes of `parts`
                 content.start = (<CompactOverlay>pair.edits).start
                 content.end = (<CompactOverlay>pair.edits).end
         else:

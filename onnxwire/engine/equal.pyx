@@ -218,7 +218,7 @@ cdef Overlay locate_message(
         if (<CompactOverlay>pair.edits).table == table:
             side.content.compact = pair.edits
             side.content.document = base_of_compact(<CompactOverlay>pair.edits, side.content.document)
-            side.content.parts = NULL  # `parts` is of the registered bytes, which were replaced
+            side.content.parts = NULL  # the message has other content than the bytes of `parts`
             side.content.start = (<CompactOverlay>pair.edits).start
             side.content.end = (<CompactOverlay>pair.edits).end
         return None

@@ -382,7 +382,9 @@ cdef class RepeatedScalar(Repeated):
             return array
         converted = array.astype(dtype, copy=False)
         if copy is False and converted is not array:
-            raise ValueError(f"{converted.dtype} can't share the memory of {array.dtype} numbers; allow a copy")
+            raise ValueError(
+                f"an array of {converted.dtype} can't share the memory of {array.dtype} numbers; allow a copy"
+            )
         return converted
 
     @critical_section

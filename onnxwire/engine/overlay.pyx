@@ -117,7 +117,7 @@ cdef int count_clear(Overlay self, uint32_t slot) except -1:
 
 
 cdef void exchange(Overlay self, Overlay other) noexcept:
-    """Exchange the contents of two overlays of one table; each keeps its registration."""
+    """Exchange the contents of two overlays of one table; their addresses stay."""
     cdef uint8_t[256] chunk
     cdef size_t n_left = fields_size(self.table)
     cdef uint8_t* ours = <uint8_t*>self.slots

@@ -16,7 +16,7 @@ cdef enum:
 
 cdef struct Pair:
     size_t address               # first byte of a message, or of a further part of a message
-    size_t end                   # end of this message or part when it was registered
+    size_t end                   # end of this message or part when the pair was added
     PyObject* edits              # Overlay or CompactOverlay, owned; NULL for a part of a message after its first part
 
 

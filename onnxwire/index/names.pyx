@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Resolve names: find the definition that a name refers to, in nested graphs.
 
-This is the only implementation of these rules. `check` passes the ids of strings (`Names`); the export of uses and
-readers of message objects pass strings (`TextNames`). ONNX requires single assignment: each name has one definition,
-before its uses. Names of models that violate this are resolved too, in the same way by every reader:
+All packages resolve names by this module and `producers.pyx`: `check` and `diff` pass the ids of strings (`Names`), the
+Arrow table `uses` passes strings (`TextNames`), and readers of message objects call `definitions_of`. ONNX requires
+single assignment: each name has one definition, before its uses. Names of models that violate this are resolved too, in
+the same way by every reader:
 
 - The empty name is not a value: it marks an omitted input or output.
 - A scope is a graph or a function. It defines its inputs, its initializers, sparse ones included, and the outputs of
