@@ -2,8 +2,8 @@
 """CompactOverlay: the edits of a message without views. Fields that are read from the message's bytes have no entry.
 
 Views read all fields of a message from its Overlay, which has a slot for each field: about 450 bytes for a node, many
-times the size of a small message. One assignment in each of 100,000 nodes takes 58 MiB, but 10 MiB with compaction.
-The fields that were not edited are read again when a view needs the overlay.
+times the size of a small message. One assignment in each of 100,000 nodes takes 58 MiB without compaction, and 10 MiB
+with it. The fields that were not edited are read again when a view needs the overlay.
 """
 cimport cython
 from cpython.mem cimport PyObject_Malloc

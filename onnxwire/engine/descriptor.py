@@ -96,7 +96,7 @@ class EnumValueDescriptor(_DescriptorBase):
 class EnumDescriptor(_DescriptorBase):
     """An enum.
 
-    values: the current values, in ascending order of their numbers. is_closed: whether any other number in a message is
+    values: the current values, in the order of the table. is_closed: whether any other number in a message is
     an unknown field. values_by_number: contains the first of several values with the same number. containing_type: the
     message that declares the enum, or None; file: the enum's FileDescriptor.
     """
@@ -453,15 +453,15 @@ class EnumTypeWrapper:
         return value.number
 
     def keys(self) -> list[str]:
-        """Return the names, in ascending order of their numbers."""
+        """Return the names, in the order of the table."""
         return [value.name for value in self.DESCRIPTOR.values]
 
     def values(self) -> list[int]:
-        """Return the numbers, ascending."""
+        """Return the numbers, in the order of the table."""
         return [value.number for value in self.DESCRIPTOR.values]
 
     def items(self) -> list[tuple[str, int]]:
-        """Return (name, number) of each value, in ascending order of the numbers."""
+        """Return (name, number) of each value, in the order of the table."""
         return [(value.name, value.number) for value in self.DESCRIPTOR.values]
 
     def __iter__(self) -> Iterator[str]:

@@ -319,7 +319,7 @@ cdef int share_memory(View self, const Field* field, memory) except -1:
     cdef const uint8_t* p = <const uint8_t*>PyMemoryView_GET_BUFFER(memory).buf
     cdef uint64_t n = <uint64_t>PyMemoryView_GET_BUFFER(memory).len
     cdef Document document = (<Payload>memory.obj).document if isinstance(memory.obj, Payload) else None
-    # A fork keeps the bytes when the document is closed, and `save` copies them from file to file.
+    # A fork owns the bytes even after the document is closed, and `save` copies them from file to file.
     owner = memory if document is None else document.fork(depth_of(self))
     put_value(edit(self), field, p if n else presence_mark(), n, <PyObject*>owner)
     return 0

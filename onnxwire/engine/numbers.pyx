@@ -405,7 +405,7 @@ cdef class RepeatedScalar(Repeated):
         self.decode()
         items = self.items
         if self.bound is not None:
-            # An array keeps the buffer, while the numbers may change and move.
+            # An array may own the buffer for a long time, while the numbers change and move.
             owner = self.copy()
             items = (<Numbers>owner).items
         elif self.store is not None or self.first == NULL:

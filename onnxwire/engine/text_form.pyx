@@ -291,7 +291,7 @@ cdef Py_ssize_t write_digits(char* out, double value, char format, int digits, i
 
 
 cdef Py_ssize_t write_real(char* out, double value, bint is_double, NumberStyle style) except -1:
-    """Write a float or double with so many digits that reading them returns the same number; return their length.
+    """Write a float or double with enough digits to be read as the same number; return the length of the text.
 
     A decimal of 6 to 9 digits is read as the same float directly and through a double, so strtof is not needed.
     """

@@ -38,8 +38,8 @@ extern "C" {
 #define ONNXWIRE_PYTHON_VERSION 1 /* grows with each addition to ow_python_api; no other struct ever changes */
 #define ONNXWIRE_PYTHON_CAPSULE "onnxwire._c_api"
 
-/* A flag of export_message: values of 64 KiB and more in files on servers are not fetched. The `data` of such a piece is
-   NULL; `read` fetches the bytes that it copies. */
+/* A flag of export_message: values of 64 KiB and more in files on servers are not fetched. The `data` of a piece that is
+   not in memory yet is NULL; `read` fetches the bytes that it copies. */
 #define OW_PYTHON_LAZY 1u
 
 typedef struct ow_python_piece {
