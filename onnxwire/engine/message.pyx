@@ -229,7 +229,7 @@ cdef class Message(View):
     def SerializeToString(self, deterministic=None):
         """Return the encoding of the message, as bytes.
 
-        Unedited messages are copied from the document, unknown fields included, in the same order.
+        Unedited messages are copied from the document, with their unknown fields and the order of their records.
         deterministic: encode everything anew, with fields by number and numbers in their shortest form, as protobuf's
         serializer does.
         Raises EditError for messages nested more than 500 deep, and DecodeError if bytes that must be read are damaged.
