@@ -37,7 +37,7 @@ cdef inline PyObject* owned(object o) noexcept:
 cdef struct AbsentKey:
     # Identifies an absent message: `field` of the parent message. The parent is the message at `address` of the
     # Document `owner`; if the parent has no bytes, `owner` is its Overlay. The owner is borrowed, and NULL if the
-    # overlay is not listed.
+    # overlay is not in the hash table of absent messages.
     const void* owner
     const uint8_t* address
     const Field* field
