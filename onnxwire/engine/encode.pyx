@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Serialization of messages with their edits; unchanged records are copied.
 
-The functions `emit_*`, like `put_*` of `encoder.pxd`, put their output: they count its bytes in the measuring pass, and
-write them in the writing pass.
-
 The length of a nested message precedes it, so the same code runs twice, first to measure and then to write. A short
 message is written in one pass, and each message in it is moved to make room for its length. No other code may run
 between and during the passes, not even a finalizer called by the garbage collector: it could change the elements that
 are iterated.
+
+The functions `emit_*`, like `put_*` of `encoder.pxd`, put their output: they count its bytes in the measuring pass, and
+write them in the writing pass.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
