@@ -50,7 +50,7 @@ cdef struct Edit:
     uint64_t n_removed       # bytes
     uint64_t n_inserted      # bytes
     uint64_t length          # LENGTH: the old length. PAYLOAD: size of its tag and length
-    uint64_t growth          # LENGTH: change of the length, modulo 2**64. PAYLOAD: whole alignments of extra padding
+    uint64_t growth          # LENGTH: change of the length, modulo 2**64. PAYLOAD: extra padding, in bytes
     uint32_t padding_number  # PAYLOAD: number of the padding field
 
 cdef struct Target:
@@ -106,7 +106,7 @@ cdef class AlignmentEdits:
         cdef Target* target = self.target_of(table)
         row = cls.DESCRIPTOR.fields_by_name.get(name)
         if target == NULL:
-            raise FieldValueError(f"{cls.__name__} is of another schema")
+            raise FieldValueError(f"{cls.__name__} belongs to another schema than the root message")
         if row is None or row.is_repeated or row.type != BYTES or target.number:
             raise FieldValueError(f"{name}: expected one singular bytes field of {cls.__name__}")
         # protobuf reserves the numbers from 19000 to 19999.
@@ -147,7 +147,7 @@ cdef class AlignmentEdits:
     cdef int scan(
         self, const Table* table, const uint8_t* p, const uint8_t* end, int depth, Py_ssize_t parent
     ) except -1:
-        """Collect the edits between p and end, in a message whose length is the edit `parent`; -1 for the root.
+        """Collect the edits of the message between p and end.
 
         parent: index of the edit of the message's length, or -1 for the root message. depth: remaining levels of
         nesting. Messages too short to contain a long payload are not scanned.

@@ -26,7 +26,7 @@ cdef struct Entry:
 cdef class CompactOverlay:
     # Created by `compact` and `compact_edit`, with memory for all entries.
     cdef Table* table
-    cdef PyObject* base          # owner of the content that replaced the registered bytes: bytes or a Document; or NULL
+    cdef PyObject* base          # owner of content that replaced the message's bytes: bytes or a Document; or NULL
     cdef const uint8_t* start    # the content; NULL if there are no bytes
     cdef const uint8_t* end
     cdef uint32_t generation     # see Overlay
@@ -56,7 +56,7 @@ cdef int fill_slots(CompactOverlay self, PyObject* document, Slot* slots) except
 cdef inline PyObject* base_of_compact(CompactOverlay self, PyObject* document) noexcept:
     """Return the document of the content, or EMPTY if there are no bytes or `base` is a bytes object.
 
-    document: the document of the registered bytes.
+    document: the document that has the overlay in its index.
     """
     if self.base == NULL and self.start != NULL:
         return document

@@ -2,8 +2,8 @@
 """CompactOverlay: the edits of a message without views. Fields that are read from the message's bytes have no entry.
 
 Views read all fields of a message from its Overlay, which has a slot for each field: about 450 bytes for a node, many
-times the size of a small message. One assignment in each of 100,000 nodes takes 58 MiB, but 10 MiB with compaction.
-The fields that were not edited are read again when a view needs the overlay.
+times the size of a small message. One assignment in each of 100,000 nodes takes 58 MiB without compaction, and 10 MiB
+with it. The fields that were not edited are read again when a view needs the overlay.
 """
 cimport cython
 from cpython.mem cimport PyObject_Malloc
@@ -57,8 +57,8 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
     """Return the compact form of an overlay.
 
     document: the document of the overlay's views.
-    Returns None for an overlay with no registered bytes, in several parts, with unknown fields that were merged in, of
-    an absent message, with bytes elsewhere in `document`, or with more than 65,535 fields.
+    Returns None for a message that is new, is absent or has several parts, and for an overlay with unknown fields that
+    were merged in, with bytes at another address of `document`, or with more than 65,535 fields.
     """
     cdef uint32_t n_fields = overlay.table.n_fields
     cdef uint32_t n = 0
@@ -194,7 +194,7 @@ cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
 
 
 cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* address, const uint8_t* address_end):
-    """Return a new overlay with the edits of `self`; address, address_end: the bytes that it is registered for."""
+    """Return a new overlay with the edits of `self`; address, address_end: the message's bytes in `document`."""
     cdef Overlay overlay = new_overlay(self.table, document.depth + 1)
     cdef Document base
     cdef Entry* entry
@@ -255,7 +255,7 @@ cdef int fill_slots(CompactOverlay self, PyObject* document, Slot* slots) except
 
 
 cdef bint is_in_place(Overlay self) noexcept:
-    """Return whether an overlay still has the bytes that it is registered for."""
+    """Return whether no other content has replaced the bytes of the message, from `address` to `address_end`."""
     return self.address != NULL and self.base == NULL and self.start == self.address and self.end == self.address_end
 
 

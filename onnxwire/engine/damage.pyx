@@ -24,14 +24,15 @@ cdef str describe(Damage damage, Document document, const uint8_t* end):
     cdef object length = damage.length
     cdef str field = f"field {damage.number}"
     cdef str bytes_end_inside = "the bytes end inside "
+    cdef str n_bytes_text = "1 byte" if detail == 1 else f"{detail:,} bytes"
     # Bytes missing at the document's end mean that the end of the file is missing.
     cdef str truncated_hint = "; the file looks truncated: fetch or copy it again" if end == document.end else ""
     cdef str damaged_hint = "; the bytes are damaged, or are not a protobuf message"
     if damage.fault == FAULT_LENGTH_PAST_END:
         if end != document.end:
-            return f"length {length:,} of {field} runs past the end of the message by {detail:,} bytes{damaged_hint}"
+            return f"length {length:,} of {field} runs past the end of the message by {n_bytes_text}{damaged_hint}"
         return (
-            f"length {length:,} of {field} runs past the end of the message by {detail:,} bytes; the file looks "
+            f"length {length:,} of {field} runs past the end of the message by {n_bytes_text}; the file looks "
             f"truncated (expected at least {end - document.start + detail:,} bytes): fetch or copy it again"
         )
     if damage.fault == FAULT_TAG_CUT:
@@ -41,7 +42,10 @@ cdef str describe(Damage damage, Document document, const uint8_t* end):
     if damage.fault == FAULT_LENGTH_CUT:
         return f"{bytes_end_inside}the length of {field}{truncated_hint or damaged_hint}"
     if damage.fault == FAULT_FIXED_CUT:
-        return f"{bytes_end_inside}the {length} bytes of {field}, {detail} missing{truncated_hint or damaged_hint}"
+        return (
+            f"the bytes end {n_bytes_text} before the end of the {length}-byte number of {field}"
+            f"{truncated_hint or damaged_hint}"
+        )
     if damage.fault == FAULT_GROUP_OPEN:
         return f"{bytes_end_inside}the group of {field}{truncated_hint or damaged_hint}"
     if damage.fault == FAULT_TAG_LONG:
@@ -62,7 +66,7 @@ cdef str describe(Damage damage, Document document, const uint8_t* end):
         return f"messages and groups nested more than {MAX_DEPTH} deep, which protobuf readers refuse"
     if damage.fault == FAULT_PACKED_SIZE:
         return (
-            f"a packed run of {length:,} bytes, which is not a multiple of the {detail} bytes of a number{damaged_hint}"
+            f"the length {length:,} of a packed run is not a multiple of the {detail} bytes of a number{damaged_hint}"
         )
     if damage.fault == FAULT_PACKED_CUT:
         return f"a packed run that ends inside a varint{damaged_hint}"

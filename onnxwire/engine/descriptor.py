@@ -71,10 +71,10 @@ class FileDescriptor(_DescriptorBase):
 
 
 class EnumValueDescriptor(_DescriptorBase):
-    """One value of an enum: `name`, `number`, `doc`, and its first and last version `since` and `until`.
+    """One value of an enum: `name`, `number` and `doc`.
 
-    until: None for a value of the current version; type: the enum; index: the value's index in `type.values`, or -1 if
-    the value is retired.
+    since, until: the first and the last version of the format with the value; until is None for a value of the current
+    version. type: the enum; index: the value's index in `type.values`, or -1 if the value is retired.
     """
 
     __slots__ = ("doc", "index", "name", "number", "since", "type", "until")
@@ -96,7 +96,7 @@ class EnumValueDescriptor(_DescriptorBase):
 class EnumDescriptor(_DescriptorBase):
     """An enum.
 
-    values: the current values, in ascending order of their numbers. is_closed: whether any other number in a message is
+    values: the current values, in the order of the table. is_closed: whether any other number in a message is
     an unknown field. values_by_number: contains the first of several values with the same number. containing_type: the
     message that declares the enum, or None; file: the enum's FileDescriptor.
     """
@@ -165,7 +165,7 @@ class FieldDescriptor(_DescriptorBase):
     containing_type: the message; containing_oneof: its oneof or None;
     index: its index in `containing_type.fields`, or -1 for a retired field;
     json_name: the name without underscores, the character after each in upper case; cpp_type: one of CPPTYPE_*;
-    since, until: the first and the last version of the format with the field; until is None in the current version.
+    since, until: the first and the last version of the format with the field; until is None for a current field.
     """
 
     TYPE_DOUBLE = 1
@@ -453,15 +453,15 @@ class EnumTypeWrapper:
         return value.number
 
     def keys(self) -> list[str]:
-        """Return the names, in ascending order of their numbers."""
+        """Return the names, in the order of the table."""
         return [value.name for value in self.DESCRIPTOR.values]
 
     def values(self) -> list[int]:
-        """Return the numbers, ascending."""
+        """Return the numbers, in the order of the table."""
         return [value.number for value in self.DESCRIPTOR.values]
 
     def items(self) -> list[tuple[str, int]]:
-        """Return (name, number) of each value, in ascending order of the numbers."""
+        """Return (name, number) of each value, in the order of the table."""
         return [(value.name, value.number) for value in self.DESCRIPTOR.values]
 
     def __iter__(self) -> Iterator[str]:

@@ -38,7 +38,7 @@ cdef struct FarReads:
     int used             # part of the budget that was used, or was given up after a failed call
     OwHeaders* headers   # the headers that the walk jumped to; NULL before its first jump
     HeaderCopies* store  # where copies of headers are made, in the Backing; NULL for bytes that are not mapped
-    const uint8_t* near_from  # the lowest address that was copied; the highest of all addresses if there are no copies
+    const uint8_t* first_copy  # the lowest address that was copied; HIGHEST if there are no copies
 
 
 @final
@@ -83,7 +83,7 @@ cdef class Document:
     cdef Backing backing
     cdef const uint8_t* start
     cdef const uint8_t* end
-    cdef uint32_t epoch                 # a view is filled if its epoch equals this; EPOCH_CLOSED after close()
+    cdef uint32_t epoch                 # the slots of a view with this epoch are valid; EPOCH_CLOSED after close()
     cdef bint is_part                   # messages of other documents refer to it; close() has no effect
     cdef uint32_t depth                 # nesting of forks and overlays
     cdef FarReads far

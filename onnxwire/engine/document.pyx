@@ -68,7 +68,7 @@ cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
     sets `far.store.is_checked` as `make_copy` requires.
     """
     cdef const Copy* copy = NULL
-    if p >= far.near_from:
+    if p >= far.first_copy:
         copy = head_copy(far.store, p)
     if copy == NULL and far.store != NULL and far.left > 0:
         if far.headers == NULL:
@@ -76,7 +76,7 @@ cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
         if far.headers != NULL:
             copy = make_copy(far.store, p, far.headers)
         if copy != NULL:
-            far.near_from = far.store.items[0].p
+            far.first_copy = far.store.items[0].p
             far.left -= 1
             far.used += 1
     if copy == NULL:
@@ -222,7 +222,7 @@ cdef class Document:
 
     def __cinit__(self):
         self.epoch = EPOCH_CLOSED  # until `attach`
-        self.far.near_from = HIGHEST
+        self.far.first_copy = HIGHEST
 
     @critical_section
     def __init__(self, data, str name not None="<bytes>", mapping=None, int descriptor=-1):
@@ -248,7 +248,7 @@ cdef class Document:
         if backing.copies.descriptor >= 0:
             self.far.store = &backing.copies
             if backing.copies.n:
-                self.far.near_from = backing.copies.items[0].p
+                self.far.first_copy = backing.copies.items[0].p
 
     cdef Document fork(self, uint32_t depth):
         """Return a copy-on-write clone: a document that shares the bytes and has separate edits."""
@@ -304,7 +304,7 @@ cdef class Document:
         free(self.far.headers)
         self.far.headers = NULL
         self.far.store = NULL
-        self.far.near_from = HIGHEST
+        self.far.first_copy = HIGHEST
         if self.backing is not None:
             self.backing.documents -= 1
             self.backing = None
@@ -443,8 +443,8 @@ cdef class Document:
             return
         if self.pins:
             raise InUseError(
-                f"{self.name} is still in use, by {self.pins} arrays or memoryviews that share its memory or calls "
-                "in progress; delete or copy the arrays before closing it"
+                f"{self.name} is still in use: arrays, memoryviews or calls in progress ({self.pins} in all) share its "
+                "memory; delete or copy the arrays before closing it"
             )
         # The calls below may run other code, which must not start to read bytes that are about to be released.
         self.epoch = EPOCH_CLOSED

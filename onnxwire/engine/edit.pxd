@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.overlay cimport Overlay, set_mark
+from onnxwire.engine.overlay cimport Overlay, presence_mark
 from onnxwire.engine.table cimport Field, Table
 from onnxwire.engine.view cimport View
 

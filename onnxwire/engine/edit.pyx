@@ -99,7 +99,7 @@ cdef int put_into_parent(Overlay self, View parent) except -1:
     """Make an absent message present in its parent, which has an overlay."""
     unlist_absent(self)
     advance_epoch(<Document>parent.document, (<Overlay>parent.overlay).address)
-    put_value(<Overlay>parent.overlay, self.field, set_mark(), 0, <PyObject*>self)
+    put_value(<Overlay>parent.overlay, self.field, presence_mark(), 0, <PyObject*>self)
     Py_CLEAR(self.parent)
     return 0
 
@@ -301,7 +301,7 @@ cdef int set_number(View self, PyObject* value, void* closure) except -1:
     if value == NULL:
         raise deletion_error(field)
     read_number(field, <object>value, &raw)
-    return put_singular(self, field, set_mark(), raw, NULL)
+    return put_singular(self, field, presence_mark(), raw, NULL)
 
 
 cdef int set_text(View self, PyObject* value, void* closure) except -1:
@@ -319,9 +319,9 @@ cdef int share_memory(View self, const Field* field, memory) except -1:
     cdef const uint8_t* p = <const uint8_t*>PyMemoryView_GET_BUFFER(memory).buf
     cdef uint64_t n = <uint64_t>PyMemoryView_GET_BUFFER(memory).len
     cdef Document document = (<Payload>memory.obj).document if isinstance(memory.obj, Payload) else None
-    # A fork keeps the bytes when the document is closed, and `save` copies them from file to file.
+    # A fork owns the bytes even after the document is closed, and `save` copies them from file to file.
     owner = memory if document is None else document.fork(depth_of(self))
-    put_value(edit(self), field, p if n else set_mark(), n, <PyObject*>owner)
+    put_value(edit(self), field, p if n else presence_mark(), n, <PyObject*>owner)
     return 0
 
 
@@ -331,9 +331,11 @@ cdef int refuse_assignment(View self, PyObject* value, void* closure) except -1:
     if value == NULL:
         raise deletion_error(field)
     if field.repeated:
-        remedy = f"assign to field[:], or use ClearField({name_of(field)!r}) and extend"
+        name = name_of(field)
+        remedy = f"assign to {name}[:], or use ClearField({name!r}) and extend"
         raise field_error(field, FieldAttributeError, f"a repeated field can't be assigned to; {remedy}")
-    raise field_error(field, FieldAttributeError, "a message field can't be assigned to; use CopyFrom or its fields")
+    remedy = "use CopyFrom, or assign to the fields of the message"
+    raise field_error(field, FieldAttributeError, f"a message field can't be assigned to; {remedy}")
 
 
 cdef void* singular_setter(int field_type) noexcept:
@@ -361,7 +363,7 @@ cdef object copy_message(View source, uint32_t depth, const uint8_t** p, uint64_
             p[0] = document.start
             n[0] = <uint64_t>len(data)
             return document
-        p[0] = set_mark()
+        p[0] = presence_mark()
         n[0] = 0
         return content_copy(source, depth + 1)
     p[0] = source.start

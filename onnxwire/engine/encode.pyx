@@ -5,6 +5,9 @@ The length of a nested message precedes it, so the same code runs twice, first t
 message is written in one pass, and each message in it is moved to make room for its length. No other code may run
 between and during the passes, not even a finalizer called by the garbage collector: it could change the elements that
 are iterated.
+
+The functions `emit_*`, like `put_*` of `encoder.pxd`, put their output: they count its bytes in the measuring pass, and
+write them in the writing pass.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
@@ -48,7 +51,7 @@ cdef extern from "thresholds.h":
         MAX_SMALL_BYTES "OW_MAX_SMALL_BYTES"
         MAX_SINGLE_PASS_BYTES "OW_MAX_SINGLE_PASS_BYTES"
 
-# Flag in an entry of `sizes`: the span is copied, and nested messages have no entries.
+# Flag in an entry of `Encoder.sizes`: the span is copied, and nested messages have no entries.
 cdef uint64_t COPIED = <uint64_t>1 << 63
 
 
@@ -86,7 +89,7 @@ cdef bytes encode_in_one_pass(Encoder self, View message, uint64_t limit):
 
 
 cdef int emit_root(Encoder self, View message) except -1:
-    """Put a message without a tag and length. The functions `emit_*` count or write, like the functions `put_*`."""
+    """Put a message without a tag and length."""
     cdef Content content
     find_overlay(message)
     content = content_of_view(message)
@@ -114,7 +117,7 @@ cdef Content content_of_view(View message) noexcept:
 # --- messages
 
 cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
-    """Put a message after its tag and length, or without them if number is 0."""
+    """Put a message after its tag and length; without them if `number`, the number of its field, is 0."""
     cdef Py_ssize_t index = self.n
     cdef uint64_t before = self.total
     cdef uint64_t size
@@ -325,7 +328,7 @@ cdef int emit_edited_span(
             if (<CompactOverlay>pair.edits).table == field.sub:
                 content.compact = pair.edits
                 content.document = base_of_compact(<CompactOverlay>pair.edits, content.document)
-                content.parts = NULL  # `parts` is of the registered bytes, which were replaced
+                content.parts = NULL  # the message has other content than the bytes of `parts`
                 content.start = (<CompactOverlay>pair.edits).start
                 content.end = (<CompactOverlay>pair.edits).end
         else:

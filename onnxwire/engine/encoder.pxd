@@ -44,7 +44,7 @@ cdef struct Scratch:
 
 
 cdef class Encoder:
-    """Encodes a message in two passes, measuring and writing, or a short one in a single pass."""
+    """Encodes a message in two passes, measuring and writing, or in a single pass."""
     cdef bint deterministic
     cdef bint writing            # the second pass, or the single one; False while measuring
     cdef bint in_memory          # long values are copied too, so that all bytes must be resident
@@ -53,8 +53,8 @@ cdef class Encoder:
     cdef uint64_t limit
     cdef int depth               # nesting level of the message that is encoded
     cdef uint64_t total          # bytes measured or written
-    # Sizes of all messages with a length, in the order of the passes; with the bit COPIED (encode.pyx), the
-    # message's span is copied unchanged.
+    # Sizes of messages, in the order in which both passes enter them; with the bit COPIED (encode.pyx), the message's
+    # span is copied unchanged.
     cdef uint64_t* sizes
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity

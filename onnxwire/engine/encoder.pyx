@@ -152,7 +152,7 @@ cdef int check_source(Encoder self, PyObject* document) except -1:
 cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* document, PyObject* owner) except -1:
     """Put bytes. owner: the object that owns the bytes, or NULL if `document` owns them.
 
-    Both are NULL for bytes that are copied before they change, fewer than MIN_PIECE_BYTES.
+    Both may be NULL for fewer than MIN_PIECE_BYTES bytes, since these are copied at once.
     """
     cdef size_t chunk_size
     cdef PyObject* source = document

@@ -30,8 +30,8 @@ from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, is_resident
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table
 from onnxwire.engine.verify cimport is_valid
 from onnxwire.engine.view cimport (
-    HAS_MERGE, HAS_UNKNOWN, Cursor, Record, View, base_of, collect_parts, document_of, fill, filled, next_usable,
-    scan_slots, start_records,
+    HAS_MERGE, HAS_UNKNOWN, Cursor, Record, View, base_of, collect_parts, document_of, fill, filled_document,
+    next_usable, scan_slots, start_records,
 )
 
 cdef extern from "Python.h":
@@ -84,8 +84,8 @@ cdef bint equal_views(View a, View b) except -1:
     cdef int i
     document_of(a).check_unchanged()
     document_of(b).check_unchanged()
-    our_document = filled(a)
-    their_document = filled(b)
+    our_document = filled_document(a)
+    their_document = filled_document(b)
     # Fetching may run other code, which must not close the documents.
     our_document.pins += 1
     their_document.pins += 1
@@ -97,7 +97,7 @@ cdef bint equal_views(View a, View b) except -1:
             fill(b)
             # Filling b may have run code that edits a.
             if a.epoch != (<Document>a.document).epoch:
-                continue  # `fill(b)` ran code that edited a's document
+                continue
             if N_MEMORIES:
                 encoder = Encoder(False)
                 comparison.encoder = <PyObject*>encoder
@@ -218,7 +218,7 @@ cdef Overlay locate_message(
         if (<CompactOverlay>pair.edits).table == table:
             side.content.compact = pair.edits
             side.content.document = base_of_compact(<CompactOverlay>pair.edits, side.content.document)
-            side.content.parts = NULL  # `parts` is of the registered bytes, which were replaced
+            side.content.parts = NULL  # the message has other content than the bytes of `parts`
             side.content.start = (<CompactOverlay>pair.edits).start
             side.content.end = (<CompactOverlay>pair.edits).end
         return None

@@ -38,10 +38,10 @@ class _Level:
 def field_path(document: Document, offset: int) -> str:
     """Return the path from the root to the byte at `offset`, such as `graph.node[3].attribute[0].ints`.
 
-    Returns "" for a byte of the root itself, and for a document without a root, such as that of a new message. The path
-    follows tags, so it is found in damaged messages, too. The middle of a very long path is left out. A search for a
-    later byte continues from the levels of the last search. Without these levels, each of the million errors that a
-    damaged file may have would require a walk over all records before it.
+    Returns "" if no known field of the root contains the byte, and for a document without a root, such as that of a new
+    message. The path follows tags, so it is found in damaged messages, too. The middle of a very long path is left out.
+    A search for a later byte continues from the levels of the last search. Without these levels, each of the million
+    errors that a damaged file may have would require a walk over all records before it.
     """
     if document.root is None:
         return ""

@@ -154,7 +154,7 @@ cdef class FileWriter:
         return 0
 
     cdef int finish_all(self) except -1:
-        """Write all bytes to the file, truncate a fresh file to the written length, and call progress a last time."""
+        """Write all bytes to the file, set the size of a fresh file, and call progress a last time."""
         cdef int64_t code
         self.enter()
         self.write_pending()
@@ -261,7 +261,9 @@ cdef class FileWriter:
                 raise SourceError(-n_moved, os.strerror(-n_moved))
             if n_moved == 0:
                 raise SourceError(
-                    errno.EIO, f"the file ends at byte {offset:,}, {n:,} bytes too soon; it was truncated while open"
+                    errno.EIO,
+                    f"the file ends at byte {offset:,}, but is read up to byte {offset + n:,}; it was truncated while "
+                    "it was open",
                 )
             self.n_buffered += <uint64_t>n_moved
             offset += <uint64_t>n_moved
@@ -331,7 +333,7 @@ def copy_range(
 ):
     """Copy bytes of one open file to an offset in another.
 
-    source, target: descriptors; fresh: the target has no bytes from that offset on, and is truncated after the copy.
+    source, target: descriptors; fresh: the target has no bytes from that offset on, and ends with the copy afterwards.
     Raises OSError if writing fails, SourceError if reading fails.
     """
     cdef FileWriter writer = FileWriter(target, None, target_offset, fresh=fresh)

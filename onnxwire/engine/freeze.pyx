@@ -204,7 +204,7 @@ cdef bint has_overlay(Elements elements) noexcept:
 
 
 cdef bint is_new(PyObject* overlay) noexcept:
-    """Return whether an overlay has no bytes, and all its values are str, bytes, numbers and such overlays."""
+    """Return whether an overlay has no bytes, and contains only str, bytes, numbers and overlays without bytes."""
     cdef PyObject* held
     cdef PyTypeObject* kind
     cdef Py_ssize_t i
@@ -226,7 +226,7 @@ cdef bint is_new(PyObject* overlay) noexcept:
 
 
 cdef bint is_text_or_new(PyObject* held) noexcept:
-    """Return whether a value is a str, bytes, or an overlay for which `is_new` is true; NULL is such a value, too."""
+    """Return whether a value is NULL, a str, bytes, or an overlay for which `is_new` is true."""
     cdef PyTypeObject* kind
     if held == NULL:
         return True

@@ -44,7 +44,7 @@ def open_regular(path: str) -> int:
         status = os.fstat(descriptor)
         # Files in /proc have content and size 0.
         if not stat.S_ISREG(status.st_mode) or (status.st_size == 0 and os.read(descriptor, 1)):
-            raise OSError(errno.EINVAL, "this is a pipe or device; write its output to a file first")
+            raise OSError(errno.EINVAL, "this is a pipe, device or file of /proc; write its content to a file first")
     except BaseException:
         os.close(descriptor)
         raise

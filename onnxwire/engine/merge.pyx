@@ -14,7 +14,7 @@ from onnxwire.engine.encode cimport unknown_fields
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
 from onnxwire.engine.overlay cimport (
-    MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay, element_at, owned, put_value, room_at_end, set_mark,
+    MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay, element_at, owned, put_value, room_at_end, presence_mark,
 )
 from onnxwire.engine.repeated cimport Repeated
 from onnxwire.engine.repeated_span cimport RepeatedSpan
@@ -136,7 +136,7 @@ cdef int prepare(View self, View source, bint is_parsed, int depth, list steps) 
             else:
                 prepare(get_message(self, field), get_message(source, field), is_parsed, depth - 1, steps)
         elif field.size:
-            steps.append(new_step(PUT, self, field, set_mark(), canonical_bits(field, slot.n), None))
+            steps.append(new_step(PUT, self, field, presence_mark(), canonical_bits(field, slot.n), None))
         else:
             value_owner = held_value(source, field)
             owner = <object>value_owner if value_owner != NULL else document_of(source)
@@ -175,14 +175,14 @@ cdef int prepare_elements(View self, View source, Field* field, bint is_absent, 
     cdef Step step
     cdef uint64_t n
     if field.size or field.type == MESSAGE:
-        new_elements = target_elements.take(source_elements)
+        new_elements = target_elements.convert(source_elements)
     else:
         new_elements = undecoded_elements(source_elements)
     n = (<Numbers>new_elements).n if field.size else (<Elements>new_elements).n
     if n == 0:
         return 0
     if is_absent:
-        steps.append(new_step(PUT, self, field, set_mark(), n, new_elements))
+        steps.append(new_step(PUT, self, field, presence_mark(), n, new_elements))
         return 0
     step = new_step(ADD_NUMBERS if field.size else ADD_ELEMENTS, self, field, NULL, n, new_elements)
     if field.size:
@@ -274,14 +274,14 @@ cdef int apply(Step step) except -1:
         memcpy(element_at(elements, elements.n), new_elements.items, <size_t>new_elements.n * sizeof(Element))
         elements.n += new_elements.n
         new_elements.n = 0  # the elements were moved
-        overlay.slots[step.field.slot].p = set_mark()
+        overlay.slots[step.field.slot].p = presence_mark()
         overlay.slots[step.field.slot].n = <uint64_t>elements.n
     else:
         numbers = step.destination
         new_numbers = step.value
         memcpy(numbers.items + numbers.n * numbers.size, new_numbers.items, <size_t>new_numbers.n * new_numbers.size)
         numbers.n += new_numbers.n
-        overlay.slots[step.field.slot].p = set_mark()
+        overlay.slots[step.field.slot].p = presence_mark()
         overlay.slots[step.field.slot].n = <uint64_t>numbers.n
     return 0
 

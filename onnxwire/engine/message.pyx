@@ -12,7 +12,7 @@ from onnxwire.engine.edit cimport (
 )
 from onnxwire.engine.encode cimport encode, encoded_size, unknown_fields
 from onnxwire.engine.equal cimport equal_views
-from onnxwire.engine.header_copies cimport near_bytes
+from onnxwire.engine.header_copies cimport copied_bytes
 from onnxwire.engine.merge cimport discard_unknown, merge
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Overlay, new_overlay
 from onnxwire.engine.partial cimport is_resident
@@ -21,8 +21,8 @@ from onnxwire.engine.table cimport BYTES, MESSAGE, STRING, Field, Slot
 from onnxwire.engine.text_form cimport text_form
 from onnxwire.engine.verify cimport check_document
 from onnxwire.engine.view cimport (
-    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled, held_value, is_touched, named_field,
-    new_view, next_record, overlay_view, start_cursor, table_of,
+    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled_document, held_value, is_touched,
+    named_field, new_view, next_record, overlay_view, start_cursor, table_of,
 )
 
 from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
@@ -116,8 +116,8 @@ cdef class Message(View):
                 if not is_resident(slot.p, min(slot.n, <uint64_t>SNIFFED_BYTES)):
                     continue
                 p = slot.p
-                if p >= (<Document>self.document).far.near_from:
-                    p = near_bytes((<Document>self.document).far.store, p, min(slot.n, <uint64_t>SNIFFED_BYTES))
+                if p >= (<Document>self.document).far.first_copy:
+                    p = copied_bytes((<Document>self.document).far.store, p, min(slot.n, <uint64_t>SNIFFED_BYTES))
                 for k in range(min(slot.n, <uint64_t>SNIFFED_BYTES)):
                     if p[k] < 0x20 and p[k] != 9 and p[k] != 10 and p[k] != 13:
                         return True
@@ -127,7 +127,7 @@ cdef class Message(View):
     @critical_section
     def _span(self):
         """The offsets of the message in its document, (start, end); None if it was edited or has several parts."""
-        cdef Document document = filled(self)
+        cdef Document document = filled_document(self)
         if self.parts != NULL or self.overlay != NULL:
             return None
         return self.start - document.start, self.end - document.start
@@ -229,7 +229,7 @@ cdef class Message(View):
     def SerializeToString(self, deterministic=None):
         """Return the encoding of the message, as bytes.
 
-        Unedited messages are copied from the document, unknown fields included, in the same order.
+        Unedited messages are copied from the document, with their unknown fields and the order of their records.
         deterministic: encode everything anew, with fields by number and numbers in their shortest form, as protobuf's
         serializer does.
         Raises EditError for messages nested more than 500 deep, and DecodeError if bytes that must be read are damaged.

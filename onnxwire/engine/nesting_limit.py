@@ -19,5 +19,5 @@ def depth_error(message: Message) -> DecodeError:
     reason = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers refuse"
     if span is None:
         return DecodeError(reason, source=document.name)
-    # An empty message has no byte, so use the last byte of its record, which precedes it.
+    # An empty message contains no byte: use the byte before it, which is in the message's record.
     return DecodeError(reason, span[0], field_path(document, span[0] - 1), document.name)

@@ -14,7 +14,7 @@ from onnxwire.engine.document cimport NUMBERS, Document, Span
 from onnxwire.engine.edit cimport edit, iterate, read_number
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.number_runs cimport check_run, decode_run, remove_unknown, store_long_run, write_number
-from onnxwire.engine.overlay cimport Overlay, put_value, set_mark
+from onnxwire.engine.overlay cimport Overlay, put_value, presence_mark
 from onnxwire.engine.overlay_index cimport prefers_compact, register_edit
 from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
 from onnxwire.engine.payload cimport Payload, expose, new_payload
@@ -382,7 +382,9 @@ cdef class RepeatedScalar(Repeated):
             return array
         converted = array.astype(dtype, copy=False)
         if copy is False and converted is not array:
-            raise ValueError(f"an array of {converted.dtype} can't share the memory of {array.dtype}; allow a copy")
+            raise ValueError(
+                f"an array of {converted.dtype} can't share the memory of {array.dtype} numbers; allow a copy"
+            )
         return converted
 
     @critical_section
@@ -403,7 +405,7 @@ cdef class RepeatedScalar(Repeated):
         self.decode()
         items = self.items
         if self.bound is not None:
-            # An array keeps the buffer, while the numbers may change and move.
+            # An array may own the buffer for a long time, while the numbers change and move.
             owner = self.copy()
             items = (<Numbers>owner).items
         elif self.store is not None or self.first == NULL:
@@ -501,7 +503,7 @@ cdef class RepeatedScalar(Repeated):
                 return i
         return -1
 
-    cdef object take(self, values):
+    cdef object convert(self, values):
         return convert_numbers(self.field, values)
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
@@ -691,7 +693,7 @@ cdef bint add_first(RepeatedScalar self, Numbers incoming) except -1:
                 return False
             numbers = self.own_numbers(incoming.n)
         append_numbers(numbers, incoming)
-    slot = Slot(set_mark(), <uint64_t>numbers.n)
+    slot = Slot(presence_mark(), <uint64_t>numbers.n)
     numbers.origin = self.first
     try:
         is_stored = register_edit(
@@ -717,7 +719,7 @@ cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
     self.store = None
     self.items = NULL
     put_value(
-        overlay, self.field, set_mark() if numbers.n or numbers.run_end != NULL else NULL, <uint64_t>numbers.n,
+        overlay, self.field, presence_mark() if numbers.n or numbers.run_end != NULL else NULL, <uint64_t>numbers.n,
         <PyObject*>numbers
     )
     return 0

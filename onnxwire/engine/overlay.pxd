@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Overlays: the edits of a message, stored beside its bytes, which never change.
 
-References point one way: a view owns its overlay, and an overlay owns its bytes and the values that were assigned.
+References point one way: a view owns its overlay, and an overlay owns the values that were assigned.
 Until an absent message is added to its parent, its overlay also owns a view of the parent.
 """
 from cython cimport final
@@ -21,7 +21,7 @@ cdef extern from *:
     const uint8_t ow_set
 
 
-cdef inline const uint8_t* set_mark() noexcept nogil:
+cdef inline const uint8_t* presence_mark() noexcept nogil:
     """Return a mark for the `p` of a slot: the field is present, but its value has no address (numbers, new messages,
     changed sequences).
     """
@@ -37,7 +37,7 @@ cdef inline PyObject* owned(object o) noexcept:
 cdef struct AbsentKey:
     # Identifies an absent message: `field` of the parent message. The parent is the message at `address` of the
     # Document `owner`; if the parent has no bytes, `owner` is its Overlay. The owner is borrowed, and NULL if the
-    # overlay is not listed.
+    # overlay is not in the hash table of absent messages.
     const void* owner
     const uint8_t* address
     const Field* field
@@ -47,9 +47,9 @@ cdef struct AbsentKey:
 cdef class Overlay:
     # Created by `new_overlay` in one allocation with its per-field arrays; it has no methods, hence no vtable.
     # Views of the message read `slots`. Per field: `held` owns the assigned value if that is an object: str, bytes,
-    # Overlay or Document of a singular field, Elements or Numbers of a repeated field. The Document is a fork, and the
-    # slot is a span of it. `touched` is 1 if the field, or another member of its oneof, was edited.
-    # CopyFrom and ParseFromString exchange the content of an overlay; its registration in the document stays.
+    # memoryview, Overlay or Document of a singular field, Elements or Numbers of a repeated field. The Document is a
+    # fork, and the slot is a span of it. `touched` is 1 if the field, or another member of its oneof, was edited.
+    # CopyFrom, ParseFromString and Clear exchange the content of an overlay; its address in the document's index stays.
     # Overlays are not tracked by the garbage collector, so the members are C pointers; objects are owned.
     cdef Table* table
     cdef PyObject* base          # Document of the bytes, if that is not the document of the views
@@ -63,7 +63,7 @@ cdef class Overlay:
     cdef uint32_t generation     # number of exchanges of the content that detached views (see edit.pyx)
     cdef uint32_t* clears        # per field, the number of times that it was cleared; NULL if none was
     cdef const uint8_t* address    # the key in document.overlays; NULL for a new message
-    cdef const uint8_t* address_end    # end of the registered bytes, or of the first of several pieces
+    cdef const uint8_t* address_end    # end of the message's bytes at `address`, or of the first of several parts
     cdef const uint8_t* start    # the bytes, NULL if there are none
     cdef const uint8_t* end
     cdef uint32_t flags          # see View

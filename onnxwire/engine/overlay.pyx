@@ -117,7 +117,7 @@ cdef int count_clear(Overlay self, uint32_t slot) except -1:
 
 
 cdef void exchange(Overlay self, Overlay other) noexcept:
-    """Exchange the contents of two overlays of one table; each keeps its registration."""
+    """Exchange the contents of two overlays of one table; their addresses stay."""
     cdef uint8_t[256] chunk
     cdef size_t n_left = fields_size(self.table)
     cdef uint8_t* ours = <uint8_t*>self.slots
@@ -319,7 +319,7 @@ cdef class Elements:
         at near positions take constant time each.
         """
         cdef Py_ssize_t more = n - (stop - start)
-        cdef Py_ssize_t free_after
+        cdef Py_ssize_t n_added
         if self.gap == 0:
             # `gap_at` and `gap` have 32 bits, so a larger array has no gap.
             if start <= MAX_MOVED_ELEMENTS or self.n - stop <= MAX_MOVED_ELEMENTS or self.room.capacity >> 32:
@@ -338,12 +338,12 @@ cdef class Elements:
         self.move_gap(max(start, min(<Py_ssize_t>self.gap_at, stop)))
         if more > self.gap:
             # Add half of the free memory at the end, so that the gap is refilled only a few times before it is used up.
-            free_after = max(more - self.gap, room_at_end(self) >> 1)
+            n_added = max(more - self.gap, room_at_end(self) >> 1)
             memmove(
-                element_at(self, stop) + free_after, element_at(self, stop),
+                element_at(self, stop) + n_added, element_at(self, stop),
                 <size_t>(self.n - stop) * sizeof(Element)
             )
-            self.gap += <uint32_t>free_after
+            self.gap += <uint32_t>n_added
         self.gap_at = <uint32_t>(start + n)
         self.gap -= <uint32_t>more
         self.n += more

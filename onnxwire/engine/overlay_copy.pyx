@@ -27,7 +27,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
             make_index(fork).put(pair.address, pair.end, NULL)
             continue
         if is_in_place(overlay):
-            # Nested messages in the registered bytes have separate overlays in this document; the loop copies them too.
+            # Nested messages in these bytes have separate overlays in this document; the loop copies them too.
             copy = new_overlay(overlay.table, fork.depth + 1)
             copy.start = overlay.start
             copy.end = overlay.end
@@ -35,8 +35,8 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
             Py_XINCREF(copy.parts)
             copy_fields(overlay, copy, document)
         else:
-            # The overlay's content was exchanged: skip the messages in the registered bytes, which are no longer part
-            # of this message.
+            # The overlay has other content: skip the messages in the bytes at its address, which are no longer part of
+            # this message.
             copy = copy_overlay(overlay, document, fork.depth + 1)
             start = <const uint8_t*>pair.end + 1
         copy.address = <const uint8_t*>pair.address
@@ -74,7 +74,7 @@ cdef int copy_bytes(
     if copy.depth >= MAX_OVERLAY_DEPTH:
         raise FieldValueError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not made", "")
     fork = base.fork(copy.depth + 1)
-    # Start at `start + 1`: the overlay registered at `start` is of the message itself.
+    # Start at `start + 1`: the overlay at `start` is that of the message itself.
     copy_edits(base, start + 1, end, fork)
     if parts != NULL:
         copy.parts = owned(<object>parts)

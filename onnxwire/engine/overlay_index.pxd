@@ -11,12 +11,12 @@ from onnxwire.engine.table cimport Field, Slot, Table
 
 
 cdef enum:
-    N_EPOCHS = 4     # an index remembers the messages that were edited in so many of the last epochs
+    N_EPOCHS = 4     # the number of last epochs for which an index stores the edited message
 
 
 cdef struct Pair:
     size_t address               # first byte of a message, or of a further part of a message
-    size_t end                   # end of this message or part when it was registered
+    size_t end                   # end of this message or part when the pair was added
     PyObject* edits              # Overlay or CompactOverlay, owned; NULL for a part of a message after its first part
 
 

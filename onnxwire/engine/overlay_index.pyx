@@ -219,7 +219,7 @@ cdef int register_overlay(Document document, Overlay overlay) except -1:
             index.put(<size_t>parts.items[i].p, <size_t>(parts.items[i].p + parts.items[i].n), NULL)
     # This is the last step, because releasing a replaced overlay can run other code.
     index.put(<size_t>overlay.start, <size_t>overlay.end, <PyObject*>overlay)
-    note_use(document, <size_t>overlay.address)
+    note_overlay(document, <size_t>overlay.address)
     return 0
 
 
@@ -328,7 +328,7 @@ cdef Overlay overlay_at(Document document, const uint8_t* start):
     overlay = expand_pair(&pair, document)
     # Both forms share their values: releasing the old one runs no other code.
     index.put(pair.address, pair.end, <PyObject*>overlay)
-    note_use(document, pair.address)
+    note_overlay(document, pair.address)
     return overlay
 
 
@@ -362,7 +362,7 @@ cdef class RecentOverlays:
         free(self.addresses)
 
 
-cdef int note_use(Document document, size_t address) except -1:
+cdef int note_overlay(Document document, size_t address) except -1:
     """Record that an overlay was made; if the queue is full, compact the older half of its overlays.
 
     Overlays that a view owns are not compacted. A MemoryError ends the compaction; it is not raised.
@@ -378,7 +378,7 @@ cdef int note_use(Document document, size_t address) except -1:
 
 
 cdef int note_and_compact(Document document, size_t address, Py_ssize_t limit) except -1:
-    """Implement `note_use` if the queue is full or must grow."""
+    """Implement `note_overlay` if the queue is full or must grow."""
     cdef RecentOverlays recent = document.recent_overlays
     cdef Py_ssize_t half = limit >> 1
     cdef size_t* addresses

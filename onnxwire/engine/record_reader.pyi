@@ -2,7 +2,7 @@ from onnxwire.engine.document import Document
 from onnxwire.engine.payload import Payload
 
 # Returns the field number, wire type, start of the value, start of the next record (None for a damaged record), and raw
-# value (None for WIRE_LEN and groups).
+# value (None for WIRE_LEN and groups; but the length if it runs past the end).
 def read_record(
     document: Document, offset: int, end: int, is_in_group: bool = False
 ) -> tuple[int, int, int, int | None, int | None]: ...

@@ -24,9 +24,9 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint is_in_gro
     starts after its length. The raw value is an int, the bits of a varint or fixed number, or None for WIRE_LEN and
     groups. For a damaged record, the start of the next record is None, and the value starts after the tag. If its tag
     can't be read, the start of the value is `offset`. If its length runs past the end, the value starts after the
-    length, and the raw value is the length. An
-    end of group is reported as a damaged record, with its number and wire type. Raises IndexError for offsets outside
-    the document.
+    length, and the raw value is the length. An end of group is reported as a damaged record, with its number and wire
+    type.
+    Raises IndexError for offsets outside the document.
     """
     cdef const uint8_t* p
     cdef const uint8_t* end_address

@@ -25,7 +25,7 @@ cdef class Repeated:
 
     cdef void start(self, Cursor* cursor) noexcept
     cdef Py_ssize_t find(self, value) except -2
-    cdef object take(self, values)
+    cdef object convert(self, values)
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, incoming) except -1
     cdef int replace(self, Py_ssize_t start, Py_ssize_t step, Py_ssize_t n, incoming) except -1
 

@@ -9,7 +9,7 @@ from cython cimport critical_section
 
 from onnxwire.engine.edit cimport field_error
 from onnxwire.engine.instances cimport forbid_subclasses
-from onnxwire.engine.overlay cimport Elements, Numbers, Overlay, set_mark
+from onnxwire.engine.overlay cimport Elements, Numbers, Overlay, presence_mark
 from onnxwire.engine.table cimport MESSAGE, Slot
 from onnxwire.engine.view cimport document_of, fill, held_value, start_records, state_of, use_copies
 
@@ -42,7 +42,7 @@ cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1:
     if i < 0:
         i += n
     if i < 0 or <uint64_t>i >= n:
-        raise field_error(field, FieldIndexError, f"list index out of range: there is no element {index} of {n:,}")
+        raise field_error(field, FieldIndexError, f"list index out of range: index {index}, length {n:,}")
     return i
 
 
@@ -122,7 +122,7 @@ cdef const uint8_t* origin_of(const Field* field, PyObject* held) noexcept:
 @cython.no_gc
 @cython.freelist(32)
 cdef class Repeated:
-    """The common base of both types of sequences; implements the methods of lists by `take`, `splice` and `replace`."""
+    """The common base of both types of sequences; list methods are based on `convert`, `splice` and `replace`."""
 
     def __cinit__(self):
         if type(self) is Repeated:
@@ -236,7 +236,7 @@ cdef class Repeated:
             raise field_error(self.field, FieldTypeError, f"an index is an int, not {type(index).__name__}") from None
         except OverflowError as error:
             raise field_error(self.field, FieldOverflowError, str(error)) from None
-        incoming = self.take((value,))
+        incoming = self.convert((value,))
         n = len(self)
         i = max(i + n, 0) if i < 0 else min(i, n)
         self.splice(i, i, incoming)
@@ -251,11 +251,11 @@ cdef class Repeated:
                 self.field, FieldTypeError, "messages can't be assigned; use CopyFrom of the element"
             )
         if not isinstance(key, slice):
-            incoming = self.take((value,))
+            incoming = self.convert((value,))
             i = index_in(self.field, key, len(self))
             self.replace(i, 1, 1, incoming)
             return
-        incoming = self.take(value)
+        incoming = self.convert(value)
         unpack_slice(&indices, key)
         adjust_slice(&indices, len(self))
         if indices.step == 1:
@@ -265,7 +265,7 @@ cdef class Repeated:
         if indices.n != n:
             raise field_error(
                 self.field, FieldValueError,
-                f"{n} values were given for an extended slice of {indices.n} elements",
+                f"a sequence of size {n} can't be assigned to an extended slice of size {indices.n}",
             )
         self.replace(indices.start, indices.step, n, incoming)
 
@@ -308,9 +308,9 @@ cdef class Repeated:
             i += 1
         return -1
 
-    # --- implemented by each type; `incoming`: the result of `take`, Elements or Numbers
+    # --- implemented by each type; `incoming`: the result of `convert`, Elements or Numbers
 
-    cdef object take(self, values):
+    cdef object convert(self, values):
         """Convert the values of an iterable to Elements or Numbers, with checks."""
         raise NotImplementedError
 
@@ -328,7 +328,7 @@ cdef int update_count(Repeated self, Py_ssize_t n) except -1:
     cdef Slot* slot
     if not self.is_detached:
         slot = &(<Overlay>self.message.overlay).slots[self.field.slot]
-        slot.p = set_mark() if n else NULL
+        slot.p = presence_mark() if n else NULL
         slot.n = n
     return 0
 

@@ -20,7 +20,7 @@ from onnxwire.engine.freeze cimport FREEZE_BATCH, freeze_elements
 from onnxwire.engine.free_list cimport as_object, put_free, take_free
 from onnxwire.engine.header_copies cimport HIGHEST
 from onnxwire.engine.instances cimport forbid_instantiation
-from onnxwire.engine.overlay cimport Element, element_at, new_overlay, owned, put_value, set_mark
+from onnxwire.engine.overlay cimport Element, element_at, new_overlay, owned, put_value, presence_mark
 from onnxwire.engine.overlay_index cimport has_edits, prefers_compact, register_edit
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.repeated cimport (
@@ -321,10 +321,10 @@ cdef class RepeatedSpan(Repeated):
         elements.origin = self.first
         self.bound = elements
         self.document = document_of(self.message)
-        put_value(overlay, self.field, set_mark() if elements.n else NULL, elements.n, <PyObject*>elements)
+        put_value(overlay, self.field, presence_mark() if elements.n else NULL, elements.n, <PyObject*>elements)
         return 0
 
-    cdef object take(self, values):
+    cdef object convert(self, values):
         return convert_values(self.message, self.field, values)
 
     cdef int splice(self, Py_ssize_t start, Py_ssize_t stop, values) except -1:
@@ -460,7 +460,7 @@ cdef class RepeatedSpan(Repeated):
             return False
         elements = self.gather(1)
         elements.add(p, size, owner)
-        slot = Slot(set_mark(), <uint64_t>elements.n)
+        slot = Slot(presence_mark(), <uint64_t>elements.n)
         # The allocations may have run other code, which may have changed the field.
         if self.elements() is not None or message.overlay != NULL or self.first != elements.origin:
             return False
@@ -492,7 +492,7 @@ cdef class RepeatedSpan(Repeated):
         elements.frozen = min(elements.frozen, elements.n)
         if elements.n - elements.frozen > FREEZE_BATCH:
             _removed_overlays = freeze_elements(elements, self.message)  # released last: destructors may run other code
-        elements.add(set_mark(), 0, overlay)
+        elements.add(presence_mark(), 0, overlay)
         update_count(self, elements.n)
         if not KEEPS_IDENTITY:
             set_document(<View>view, self.message.document)
@@ -642,7 +642,7 @@ cdef class SpanIterator:
             self.sequence = None
             return self
         # The common case: the next record is of the same field, with a tag of one byte.
-        if self.cursor.p < self.cursor.near_from and self.cursor.p < self.cursor.end and self.cursor.p[0] == self.tag:
+        if self.cursor.p < self.cursor.first_copy and self.cursor.p < self.cursor.end and self.cursor.p[0] == self.tag:
             p = read_length(self.cursor.p + 1, self.cursor.end, &n)
             if p != NULL:
                 self.i += 1
@@ -764,7 +764,7 @@ cdef class SpanIterator:
         cdef Py_ssize_t _i
         self.epoch = message.epoch
         self.document = message.document
-        self.cursor.near_from = HIGHEST
+        self.cursor.first_copy = HIGHEST
         if sequence.document is not None:
             use_copies(&self.cursor, sequence.document)
         if self.first == sequence.first and self.first != NULL:

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Declarations of `section.h`, the engine's lock in Python without the GIL; a module that cimports this one uses it.
+"""Declarations of `section.h`, the engine's lock in Python without the GIL.
 
-They are a flag, and references to objects that another thread may be releasing.
+In a module that cimports this one, `@critical_section` means this lock. The declarations are a flag, and references to
+objects that another thread may be releasing.
 """
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF

@@ -29,7 +29,7 @@ cdef extern from "thresholds.h":
 
 cdef enum:
     MAX_FIELDS = 64         # maximum number of fields of a table: a bit each
-    MAX_RECORDS = 64
+    MAX_RECORDS = 64        # maximum number of records, those of nested messages included
     MAX_HEAD_BYTES = 20     # maximum size of a tag and a length or number
 
 cdef struct KnownRecord:
@@ -39,7 +39,7 @@ cdef struct KnownRecord:
     uint32_t slot
 
 
-cdef struct Edited:
+cdef struct Changes:
     # The changed fields of an Overlay or CompactOverlay.
     uint64_t touched             # a bit per field
     const Slot* slots            # the slots of an Overlay
@@ -56,14 +56,14 @@ cdef bint chunk_message(
     CompactOverlay or NULL. p, end: the bytes of the message if `edits` is NULL. If the encoding is not complete, `self`
     is not usable.
     """
-    cdef Edited edited
+    cdef Changes changes
     cdef uint32_t i
     if table.n_fields > MAX_FIELDS:
         return False
-    edited.touched = 0
-    edited.entries = NULL
+    changes.touched = 0
+    changes.entries = NULL
     if edits == NULL:
-        return chunk_records(self, table, document, &edited, p, end)
+        return chunk_records(self, table, document, &changes, p, end)
     if Py_TYPE(edits) == <PyTypeObject*>CompactOverlay:
         if (<CompactOverlay>edits).table != table:
             return False
@@ -71,10 +71,10 @@ cdef bint chunk_message(
             document = base_of_compact(<CompactOverlay>edits, document)
             if is_file(document):
                 return False
-        edited.entries = entries_of(<CompactOverlay>edits)
+        changes.entries = entries_of(<CompactOverlay>edits)
         for i in range((<CompactOverlay>edits).n):
-            if edited.entries[i].touched:
-                edited.touched |= <uint64_t>1 << edited.entries[i].index
+            if changes.entries[i].touched:
+                changes.touched |= <uint64_t>1 << changes.entries[i].index
         p = (<CompactOverlay>edits).start
         end = (<CompactOverlay>edits).end
     else:
@@ -84,13 +84,13 @@ cdef bint chunk_message(
             document = (<Overlay>edits).base
             if is_file(document):
                 return False
-        edited.slots = (<Overlay>edits).slots
-        edited.held = (<Overlay>edits).held
+        changes.slots = (<Overlay>edits).slots
+        changes.held = (<Overlay>edits).held
         for i in range(table.n_fields):
-            edited.touched |= <uint64_t>(is_touched(edits, i)) << i
+            changes.touched |= <uint64_t>(is_touched(edits, i)) << i
         p = (<Overlay>edits).start
         end = (<Overlay>edits).end
-    return chunk_records(self, table, document, &edited, p, end)
+    return chunk_records(self, table, document, &changes, p, end)
 
 
 cdef inline bint is_touched(PyObject* overlay, uint32_t i) noexcept:
@@ -217,18 +217,18 @@ cdef bint add_held(
     return n < LONG_BYTES and not is_file(held) and add_span(self, field, held, p, n)
 
 
-cdef bint add_touched(ShortMessage* self, const Field* field, PyObject* document, const Edited* edited) noexcept:
+cdef bint add_touched(ShortMessage* self, const Field* field, PyObject* document, const Changes* changes) noexcept:
     """Append a changed field."""
     cdef const Slot* slot = NULL
     cdef PyObject* held = NULL
     cdef const Entry* entry
     cdef const Element* element
     cdef Py_ssize_t i, n
-    if edited.entries == NULL:
-        slot = &edited.slots[field.slot]
-        held = edited.held[field.slot]
+    if changes.entries == NULL:
+        slot = &changes.slots[field.slot]
+        held = changes.held[field.slot]
     else:
-        entry = edited.entries
+        entry = changes.entries
         while entry.index != field.slot:
             entry += 1
         slot = &entry.slot
@@ -263,12 +263,12 @@ cdef bint add_touched(ShortMessage* self, const Field* field, PyObject* document
 
 
 cdef bint add_fields(
-    ShortMessage* self, const Table* table, PyObject* document, const Edited* edited, uint64_t fields
+    ShortMessage* self, const Table* table, PyObject* document, const Changes* changes, uint64_t fields
 ) noexcept:
     """Append changed fields, given as bits, in the order of their numbers."""
     cdef uint32_t i = 0
     while fields:
-        if fields & 1 and not add_touched(self, &table.fields[i], document, edited):
+        if fields & 1 and not add_touched(self, &table.fields[i], document, changes):
             return False
         fields >>= 1
         i += 1
@@ -276,7 +276,7 @@ cdef bint add_fields(
 
 
 cdef bint chunk_records(
-    ShortMessage* self, const Table* table, PyObject* document, const Edited* edited, const uint8_t* p,
+    ShortMessage* self, const Table* table, PyObject* document, const Changes* changes, const uint8_t* p,
     const uint8_t* end
 ) noexcept:
     """Append the records of a message, each changed field in place of its first record.
@@ -330,23 +330,23 @@ cdef bint chunk_records(
         known[count].slot = i
         present |= <uint64_t>1 << i
         count += 1
-    added = edited.touched & ~present
+    added = changes.touched & ~present
     if count == 0:
-        return add_fields(self, table, document, edited, added)
-    present = edited.touched & present  # changed fields with records that are not appended yet
+        return add_fields(self, table, document, changes, added)
+    present = changes.touched & present  # changed fields with records that are not appended yet
     for k in range(count):
         i = known[k].slot
         following = known[k + 1].start if k + 1 < count else end
         if added:
             below = added & ((<uint64_t>1 << i) - 1)
             if below:
-                if not add_fields(self, table, document, edited, below):
+                if not add_fields(self, table, document, changes, below):
                     return False
                 added &= ~below
-        if edited.touched >> i & 1:
+        if changes.touched >> i & 1:
             if present >> i & 1:
                 present &= ~(<uint64_t>1 << i)
-                if not add_touched(self, &table.fields[i], document, edited):
+                if not add_touched(self, &table.fields[i], document, changes):
                     return False
             continue
         field = &table.fields[i]
@@ -355,4 +355,4 @@ cdef bint chunk_records(
                 return False
         elif not add_chunk(self, known[k].start, <uint64_t>(following - known[k].start)):
             return False
-    return add_fields(self, table, document, edited, added)
+    return add_fields(self, table, document, changes, added)

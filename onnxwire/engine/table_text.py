@@ -160,13 +160,14 @@ class _Reader:
         section, self.section = self.section, None
         if isinstance(section, EnumTable):
             if not section.values or not (section.retired or any(row.until is None for row in section.values)):
-                raise ValueError(f"enum {section.name} has no value")
+                raise ValueError(f"enum {section.name} has no {'current ' if section.values else ''}value")
             self.enums.append(section)
         elif section is not None:
             for row in section.reserved:
                 numbers = [key for key in self.used_keys if isinstance(key, int) and row.first <= key <= row.last]
                 if numbers or row.name in self.used_keys:
-                    raise ValueError(f"a field of {section.name} has the reserved {row.name or row.first}")
+                    reserved = f"number {numbers[0]}" if numbers else f"name {row.name}"
+                    raise ValueError(f"a field of {section.name} has the reserved {reserved}")
             self.messages.append(section)
 
     def _read_row(self, line: str, line_number: int) -> None:
@@ -178,10 +179,10 @@ class _Reader:
         if not self.columns:
             self.columns = cells
             if cells != expected_columns:
-                raise ValueError(f"columns {', '.join(cells)}; expected {', '.join(expected_columns)}")
+                raise ValueError(f"expected the columns {', '.join(expected_columns)}; found {', '.join(cells)}")
         elif not set(line) <= set("|-: "):
             if len(cells) != len(expected_columns):
-                raise ValueError(f"{len(cells)} cells; expected {len(expected_columns)}")
+                raise ValueError(f"expected {len(expected_columns)} cells, found {len(cells)}")
             row = dict(zip(expected_columns, cells, strict=True))
             if isinstance(self.section, EnumTable):
                 self.section.values.append(_parse_value_row(row))
@@ -227,9 +228,9 @@ def _parse_field_row(cells: dict[str, str], line: int) -> FieldRow:
     if kind not in TYPES or bool(type_name) != (kind in ("message", "enum")):
         raise ValueError(f"type {cells['type']!r} is not one of {', '.join(TYPES)} (message and enum with a name)")
     if cells["label"] not in ("optional", "repeated"):
-        raise ValueError(f"label {cells['label']!r} is neither optional nor repeated")
+        raise ValueError(f"label {cells['label']!r} is neither 'optional' nor 'repeated'")
     if cells["packed"] not in ("", "packed"):
-        raise ValueError(f"packed {cells['packed']!r} is neither empty nor packed")
+        raise ValueError(f"packed {cells['packed']!r} is neither empty nor 'packed'")
     if not 1 <= number <= MAX_FIELD_NUMBER:
         raise ValueError(f"field number {number} is not in 1..{MAX_FIELD_NUMBER}")
     repeated, packed = cells["label"] == "repeated", cells["packed"] == "packed"

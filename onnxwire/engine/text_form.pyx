@@ -42,7 +42,7 @@ cdef enum:
 # The text form of floats and doubles.
 cdef enum NumberStyle:
     RUNTIME_NUMBERS   # as protobuf's C runtime: 1, 1e+06; floats with 6 or 9 digits, doubles with 15 or 17
-    PROTOC_NUMBERS    # as RUNTIME_NUMBERS, but subnormal floats have 9 digits, as protoc's strtof reports an underflow
+    PROTOC_NUMBERS    # as RUNTIME_NUMBERS, but subnormal floats have 9 digits: protoc's strtof reports an underflow
     PYTHON_NUMBERS    # as Python prints them: 1.0, 1000000.0; floats are first rounded to 6 to 9 digits
 
 cdef double MIN_NORMAL_FLOAT = 2.0 ** -126
@@ -292,7 +292,7 @@ cdef Py_ssize_t write_digits(char* out, double value, char format, int digits, i
 
 
 cdef Py_ssize_t write_real(char* out, double value, bint is_double, NumberStyle style) except -1:
-    """Write a float or double with so many digits that reading them returns the same number; return their length.
+    """Write a float or double with enough digits to be read as the same number; return the length of the text.
 
     A decimal of 6 to 9 digits is read as the same float directly and through a double, so strtof is not needed.
     """

@@ -20,9 +20,9 @@
 #define OW_MAX_FULL_OVERLAYS OW_LIMIT(64, 2)   /* overlays that no view owns and that are not compacted */
 #define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* OW_MAX_FULL_OVERLAYS for small parts of other documents */
 #define OW_MAX_RESCANNED_BYTES OW_LIMIT(1024, 24) /* compact overlays of longer messages store all slots */
-#define OW_MAX_WALKED_ELEMENTS OW_LIMIT(8, 1)    /* elements up to which access by index walks, without an index */
-#define OW_MAX_MOVED_ELEMENTS OW_LIMIT(64, 1)    /* edits at this distance from an end move the elements up to it */
-#define OW_MAX_UNCACHED_NUMBERS OW_LIMIT(64, 2)  /* numbers of a field up to which the document does not cache them */
+#define OW_MAX_WALKED_ELEMENTS OW_LIMIT(8, 1)    /* number of first elements whose access makes no index */
+#define OW_MAX_MOVED_ELEMENTS OW_LIMIT(64, 1)    /* edits at most this far from an end move the elements in between */
+#define OW_MAX_UNCACHED_NUMBERS OW_LIMIT(64, 2)  /* the document caches the numbers of fields that have more */
 #define OW_NOGIL_RUN_BYTES OW_LIMIT(1 << 16, 4)  /* bytes of a packed run that is decoded without the GIL */
 #define OW_THREAD_RUN_BYTES OW_LIMIT(1 << 20, 16) /* bytes of a packed run per thread */
 #define OW_LONG_BYTES OW_LIMIT(1 << 16, 16)      /* bytes of a long value: encoded by reference, fetched on demand */

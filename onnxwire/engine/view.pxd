@@ -7,7 +7,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from onnxwire._varint cimport WIRE_LEN, Record
 from onnxwire.engine.document cimport Document, FarReads, Span, Spans
-from onnxwire.engine.header_copies cimport HIGHEST, HeaderCopies, near_bytes
+from onnxwire.engine.header_copies cimport HIGHEST, HeaderCopies, copied_bytes
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, fetched_bytes, fetched_text
 from onnxwire.engine.table cimport Field, Slot, Table
@@ -41,8 +41,8 @@ cdef struct Cursor:
     const uint8_t* end
     const Span* part             # the part that p is in; owned by the message, which must outlive the cursor
     const Span* last_part        # equal to `part` if there is one span
-    HeaderCopies* copies         # where records from the address `near_from` on are read if they were copied
-    const uint8_t* near_from
+    HeaderCopies* copies         # where records from the address `first_copy` on are read if they were copied
+    const uint8_t* first_copy
 
 
 # Whether reading a message twice returns the same view, as long as it is referenced.
@@ -82,7 +82,7 @@ cdef inline Field* same_named_field(View self, name) noexcept:
     return NULL
 
 
-cdef inline Document filled(View self):
+cdef inline Document filled_document(View self):
     """Fill the slots and return the document of the message's bytes.
 
     Filling can change the document of a view, so call this before using it.
@@ -112,8 +112,8 @@ cdef inline object text_at(View self, const uint8_t* p, uint64_t n, PyObject* he
     """Return the value of a string in a message; held: the owner of an edited value (see Element), or NULL."""
     if held != NULL and PyUnicode_CheckExact(<object>held):
         return <object>held
-    if p >= (<Document>self.document).far.near_from:
-        p = near_bytes((<Document>self.document).far.store, p, n)
+    if p >= (<Document>self.document).far.first_copy:
+        p = copied_bytes((<Document>self.document).far.store, p, n)
     if MIN_CACHED_TEXT_BYTES <= n <= MAX_CACHED_TEXT_BYTES:
         return (<Document>self.document).short_text(p, n)
     if n >= LONG_BYTES:
@@ -156,12 +156,12 @@ cdef inline int fill(View self) except -1:
 cdef inline void use_copies(Cursor* cursor, Document document) noexcept:
     """Make a cursor read records in the document's copies of headers. `nogil` blocks must not use the cursor then."""
     cursor.copies = document.far.store
-    cursor.near_from = document.far.near_from
+    cursor.first_copy = document.far.first_copy
 
 
 cdef inline const uint8_t* near_value(const Cursor* cursor, const Record* record) noexcept:
     """Return the address of a copy of a record's value, or the value's own address if it was not copied."""
-    return record.value if record.value < cursor.near_from else near_bytes(cursor.copies, record.value, record.n)
+    return record.value if record.value < cursor.first_copy else copied_bytes(cursor.copies, record.value, record.n)
 
 
 cdef inline void start_cursor(Cursor* cursor, View self, const uint8_t* first) noexcept:
@@ -179,7 +179,7 @@ cdef inline void start_records(
     cursor.end = end
     cursor.last_part = NULL
     cursor.copies = NULL
-    cursor.near_from = HIGHEST
+    cursor.first_copy = HIGHEST
     if parts != NULL:
         # If the bytes were changed meanwhile, `first` may be outside of every part: then there are no records.
         part = (<Spans>parts).items

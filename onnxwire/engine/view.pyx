@@ -232,7 +232,7 @@ cdef const uint8_t* scan_slots(
     return scan(table, p, end, slots, flags, records, far, NULL)
 
 
-cdef inline const uint8_t* scan_near(
+cdef inline const uint8_t* scan_with_copies(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
     FarReads* far
 ) noexcept:
@@ -241,7 +241,7 @@ cdef inline const uint8_t* scan_near(
     cdef const uint8_t* fault
     if far.store != NULL:
         far.store.is_checked = False
-    if p >= far.near_from:
+    if p >= far.first_copy:
         return scan_copies(table, head_copy(far.store, p), p, end, slots, flags, records, far)
     fault = scan(table, p, end, slots, flags, records, far, &far_record)
     if far_record == NULL:
@@ -253,7 +253,7 @@ cdef const uint8_t* scan_copies(
     const Table* table, const Copy* copy, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags,
     uint64_t* records, FarReads* far
 ) noexcept:
-    """Implement `scan_near` from p on; copy: a copy of the record at p, or NULL."""
+    """Implement `scan_with_copies` from p on; copy: a copy of the record at p, or NULL."""
     cdef const uint8_t* fault
     cdef const uint8_t* far_record
     cdef int short_steps = 0
@@ -359,15 +359,15 @@ cdef const uint8_t* scan_copy(
     """
     cdef size_t shift = shift_of(copy)
     cdef const uint8_t* p = shifted(next[0], 0 - shift)
-    cdef const uint8_t* near_end = shifted(end, 0 - shift)
+    cdef const uint8_t* copy_end = shifted(end, 0 - shift)
     # The tag, and the number or length, of a record that starts before `limit` are in the copy.
     cdef const uint8_t* limit = copy.bytes + copy.n - MAX_HEAD_BYTES + 1
     cdef Record record
     cdef Field* field
-    if <size_t>(near_end - p) <= <size_t>(copy.bytes + copy.n - p):
-        limit = near_end
+    if <size_t>(copy_end - p) <= <size_t>(copy.bytes + copy.n - p):
+        limit = copy_end
     while p < limit and p[0] & 7 != WIRE_START_GROUP:  # a group may end after the copy
-        p = read_record(p, near_end, MAX_DEPTH, &record)
+        p = read_record(p, copy_end, MAX_DEPTH, &record)
         if p == NULL:
             return shifted(record.start, shift)
         record.start = shifted(record.start, shift)
@@ -378,7 +378,7 @@ cdef const uint8_t* scan_copy(
             flags[0] |= HAS_UNKNOWN
         else:
             put_record(field, &record, slots, flags)
-        if record.tag & 7 == WIRE_LEN and record.n >= FAR_SKIP_BYTES and p < near_end:
+        if record.tag & 7 == WIRE_LEN and record.n >= FAR_SKIP_BYTES and p < copy_end:
             far_record[0] = shifted(p, shift)
             break
     next[0] = shifted(p, shift)
@@ -435,7 +435,7 @@ cdef int refresh(View self) except -1:
     if (
         self.end - self.start < MIN_CACHED_BYTES and self.parts == NULL
         and (<Document>self.document).epoch != EPOCH_CLOSED
-        and self.start < (<Document>self.document).far.near_from and not N_MEMORIES
+        and self.start < (<Document>self.document).far.first_copy and not N_MEMORIES
     ):
         memset(self.slots, 0, self.table.n_fields * sizeof(Slot))
         self.flags = 0
@@ -477,13 +477,13 @@ cdef int refresh_any(View self) except -1:
     memset(self.slots, 0, size)
     self.flags = 0
     if self.parts == NULL:
-        fault = scan_near(table, self.start, self.end, self.slots, &self.flags, &records, &document.far)
+        fault = scan_with_copies(table, self.start, self.end, self.slots, &self.flags, &records, &document.far)
         if fault != NULL:
             raise decode_error(document, fault, self.end)
     else:
         for i in range((<Spans>self.parts).n):
             part = &(<Spans>self.parts).items[i]
-            fault = scan_near(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.far)
+            fault = scan_with_copies(table, part.p, part.p + part.n, self.slots, &self.flags, &records, &document.far)
             if fault != NULL:
                 raise decode_error(document, fault, part.p + part.n)
     self.epoch = document.epoch
@@ -633,8 +633,8 @@ cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept n
             cursor.part += 1
             cursor.p = cursor.part.p
             cursor.end = cursor.p + cursor.part.n
-        if cursor.p >= cursor.near_from:
-            p = read_near(cursor, record)
+        if cursor.p >= cursor.first_copy:
+            p = read_copied(cursor, record)
         else:
             p = read_record(cursor.p, cursor.end, MAX_DEPTH, record)
         if p == NULL:
@@ -644,7 +644,7 @@ cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept n
             return 1
 
 
-cdef const uint8_t* read_near(Cursor* cursor, Record* record) noexcept nogil:
+cdef const uint8_t* read_copied(Cursor* cursor, Record* record) noexcept nogil:
     """Read a record as `read_record` does, in a copy of its tag and its number or length, if there is one."""
     cdef const Copy* copy = head_copy(cursor.copies, cursor.p)
     cdef size_t shift = shift_of(copy)

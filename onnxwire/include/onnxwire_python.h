@@ -38,15 +38,16 @@ extern "C" {
 #define ONNXWIRE_PYTHON_VERSION 1 /* grows with each addition to ow_python_api; no other struct ever changes */
 #define ONNXWIRE_PYTHON_CAPSULE "onnxwire._c_api"
 
-/* A flag of export_message: values of 64 KiB and more in files on servers are not fetched. The `data` of such a piece is
-   NULL; `read` fetches the bytes that it copies. */
+/* A flag of export_message: values of 64 KiB and more in files on servers are not fetched. The `data` of a piece that is
+   not in memory yet is NULL; `read` fetches the bytes that it copies. */
 #define OW_PYTHON_LAZY 1u
 
 typedef struct ow_python_piece {
     const uint8_t *data;
     uint64_t size;   /* in bytes */
     uint64_t offset; /* in the encoding */
-    PyObject *owner; /* borrowed: bytes, or a memoryview of the piece; a new reference to it outlives the pieces */
+    PyObject *owner; /* borrowed: bytes, or a memoryview of the piece; another object if `data` is NULL. A reference that the
+                        module adds keeps the bytes valid after `release` */
 } ow_python_piece;
 
 /* The encoding of a message. As in Arrow's C data interface, a struct whose `release` is NULL is released; it may be moved by
@@ -65,7 +66,7 @@ typedef struct ow_python_api {
 
     /* Sets `pieces` to the encoding of a message. Returns 0; or -1 with a Python exception, `release` is then NULL.
        flags: 0 or OW_PYTHON_LAZY. Raises FieldTypeError for an object that is no message, FieldValueError for other
-       flags, ClosedError, DecodeError of damaged bytes, EditError for messages nested more than 500 deep, SourceError if
+       flags, ClosedError, DecodeError for damaged bytes, EditError for messages nested more than 500 deep, SourceError if
        a file was changed or can't be fetched, and MemoryError. */
     int (*export_message)(PyObject *message, unsigned flags, ow_python_pieces *pieces);
 

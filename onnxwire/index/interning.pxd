@@ -10,10 +10,10 @@ cdef struct Bucket:
     int32_t id           # -1 in an empty bucket
 
 cdef struct Texts:
-    # An empty hash table is all zeros except the random seed, which prevents files with many colliding strings.
+    # An empty hash table is all zeros except the seed, which is random: no file can contain strings made to collide.
     uint64_t seed
     int32_t n            # the number of ids; id 0 is the empty string, which the caller inserts first
-    int32_t capacity
+    int32_t capacity     # of `start`, `traits` and `hashes`, in elements
     uint64_t* start      # n + 1 offsets in the arena
     uint8_t* traits      # flags by id: IS_IDENTIFIER, ... of interning.pyx
     uint32_t* hashes

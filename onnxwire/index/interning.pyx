@@ -36,7 +36,7 @@ cdef inline uint64_t mix(uint64_t a) noexcept nogil:
 
 
 cdef inline uint32_t hash_text(const uint8_t* p, uint64_t n, uint64_t seed) noexcept nogil:
-    """Hash a string. seed: random, which prevents files with many colliding strings."""
+    """Hash a string. seed: random, so that no file can contain strings made to collide."""
     cdef uint64_t hash = seed ^ n
     cdef uint64_t tail = 0
     cdef const uint8_t* last
@@ -102,7 +102,7 @@ cdef uint8_t find_traits(const uint8_t* p, uint64_t n) noexcept nogil:
     return (all_flags & (IS_IDENTIFIER | IS_ASCII)) | any_flags
 
 
-cdef int32_t find_bucket(const Texts* texts, const uint8_t* p, uint64_t n, uint32_t hash) noexcept nogil:
+cdef int32_t find_id_or_bucket(const Texts* texts, const uint8_t* p, uint64_t n, uint32_t hash) noexcept nogil:
     """Return the id of a string; for a string without id, -1 - i, where i is the index of the bucket to fill."""
     cdef uint32_t i = hash & (texts.n_buckets - 1)
     cdef int32_t id = texts.buckets[i].id
@@ -118,7 +118,7 @@ cdef int32_t find_bucket(const Texts* texts, const uint8_t* p, uint64_t n, uint3
 
 
 cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil:
-    cdef int32_t id = find_bucket(texts, p, n, hash_text(p, n, texts.seed)) if n else 0
+    cdef int32_t id = find_id_or_bucket(texts, p, n, hash_text(p, n, texts.seed)) if n else 0
     return id if id >= 0 else -1
 
 
@@ -158,7 +158,7 @@ cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t hash) n
         return 0
     if <uint32_t>texts.n * 2 >= texts.n_buckets and grow_buckets(texts):
         return -1
-    id = find_bucket(texts, p, n, hash)
+    id = find_id_or_bucket(texts, p, n, hash)
     if id >= 0:
         return id
     i = <uint32_t>(-1 - id)

@@ -56,7 +56,7 @@ cdef class Names:
 @final
 cdef class TextNames(Names):
     cdef dict ids            # the id of each name that is defined in open scopes
-    cdef list texts          # the name of each id; a level's owner is the first id that it added
+    cdef list texts          # the name of each id; a level's owner is len(texts) when the level is opened
 
     cdef int open(self) except -1
     cdef int add(self, name, Kind kind, int32_t node, int32_t source) except -1

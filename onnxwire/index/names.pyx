@@ -1,16 +1,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Resolve names: find the definition that a name refers to, in nested graphs.
 
-This is the only implementation of these rules. `check` passes the ids of strings (`Names`); the export of uses and
-readers of message objects pass strings (`TextNames`). ONNX requires single assignment: each name has one definition,
-before its uses. Names of models that violate this are resolved too, in the same way by every reader:
+All packages resolve names by this module and `producers.pyx`: `check` and `diff` pass the ids of strings (`Names`), the
+Arrow table `uses` passes strings (`TextNames`), and readers of message objects call `definitions_of`. ONNX requires
+single assignment: each name has one definition, before its uses. Names of models that violate this are resolved too, in
+the same way by every reader:
 
 - The empty name is not a value: it marks an omitted input or output.
 - A scope is a graph or a function. It defines its inputs, its initializers, sparse ones included, and the outputs of
   its nodes.
-- A name refers to the innermost scope that defines it, at any position. A graph in an attribute of a node is inside
-  the scope of the node; a training algorithm is inside the main graph; functions and initialization graphs of a
-  training are inside no scope.
+- A name refers to the innermost scope that defines it, before or after the use. A graph in an attribute of a node is
+  inside the scope of the node; a training algorithm is inside the main graph; functions and initialization graphs of
+  a training are inside no scope.
 - Of several definitions of a name in one scope, an initializer precedes an input, and an input precedes the outputs of
   nodes, of which the first counts. An initializer with the name of an input is the input's default value. Nodes come
   last, since inputs and initializers exist before any node runs. So the result does not depend on the position of the

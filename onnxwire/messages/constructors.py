@@ -55,7 +55,7 @@ def _encode_string(value: object, name: str) -> bytes:
         return value
     if not isinstance(value, str):
         raise TensorError(
-            f"an array of objects contains a {type(value).__name__}; only str and bytes are allowed", name
+            f"an array of objects contains the type {type(value).__name__}; only str and bytes are allowed", name
         )
     try:
         return value.encode()

@@ -201,7 +201,7 @@ def test_the_result_is_written_to_stdout(capfdbinary):
         ("tensor:features.0.bias=@absent.npy", "absent.npy: No such file"),
         (f"tensor:features.0.bias=@{DIGITS}", "is not an .npy file"),
         ("tensor:features.0.bias.raw_data=@absent", "absent: No such file"),
-        (f"tensor:features.0.bias.raw_data=@{os.devnull}", f"{os.devnull}: this is a pipe or device"),
+        (f"tensor:features.0.bias.raw_data=@{os.devnull}", f"{os.devnull}: this is a pipe, device or file of /proc"),
         ("tensor:features.0.bias[99]=1", "index 99 is out of bounds"),
         ("tensor:features.0.bias[0]=1e99", "float32 can't store the value"),
         ("tensor:features.0.bias[0]=x", "'x' is not a number"),

@@ -329,6 +329,14 @@ def test_a_malformed_table_names_the_line_of_its_fault(fault, tmp_path):
         onnxwire.load_schema(path)
 
 
+def test_an_error_about_a_reserved_range_names_the_number_of_the_field(tmp_path):
+    path = tmp_path / "malformed.md"
+    rows = "| 7 | a | int32 | optional | | | 1 | | D. |\n| 5-9 | | reserved | | | | | | D. |\n"
+    path.write_text(MESSAGE_HEAD + rows, encoding="utf-8")
+    with pytest.raises(ValueError, match="a field of M has the reserved number 7"):
+        onnxwire.load_schema(path)
+
+
 def test_a_table_that_is_not_text_raises_value_error_that_names_the_file(tmp_path):
     path = tmp_path / "malformed.md"
     path.write_bytes(b"# t.proto\n\xff\xfe")

@@ -453,7 +453,7 @@ def test_a_source_that_is_cut_while_it_is_copied_is_reported(
     with tempfile.TemporaryFile() as source:
         source.write(bytes(end - 1))
         source.flush()
-        reason = rf"ends at byte {end - 1:,}, 1 bytes too soon; it was truncated"
+        reason = rf"ends at byte {end - 1:,}, but is read up to byte {end:,}; it was truncated"
         with pytest.raises(SourceError, match=reason), AtomicFile(old_path) as target:
             target.copy(source.fileno(), start, end - start)
     assert_unchanged(old_path)
