@@ -22,11 +22,14 @@ LARGE_SIZES = (400, 4_000, 40_000)  # the sizes with --long
 
 @cache
 def chain_bytes(nodes):
-    """Return the bytes of a model: a chain of nodes, with a value_info of each intermediate value."""
-    # A float tensor of shape 4 x 4. The records of the graph below: 1 node, 2 name, 11 input, 12 output, 13 value_info.
+    """Return the bytes of a model: a chain of nodes, with a value_info of each intermediate value.
+
+    `number` and `span` encode records, of a varint and of bytes with their length.
+    """
+    # A float tensor of shape 4 x 4. Field numbers of the graph: node 1, name 2, input 11, output 12, value_info 13.
     tensor_type = span(1, number(1, 1) + span(2, span(1, number(1, 4)) * 2))
     records = []
-    # The fields of a node: 1 input, 2 output, 3 name, 4 op_type.
+    # Field numbers of a node: input 1, output 2, name 3, op_type 4.
     for index in range(nodes):
         names = [span(1, b"/layer/v%d" % index), span(2, b"/layer/v%d" % (index + 1)), span(3, b"/layer/n%d" % index)]
         records.append(span(1, b"".join(names) + span(4, b"Relu")))
@@ -35,7 +38,7 @@ def chain_bytes(nodes):
     records.append(span(12, span(1, b"/layer/v%d" % nodes) + span(2, tensor_type)))
     for index in range(1, nodes):
         records.append(span(13, span(1, b"/layer/v%d" % index) + span(2, tensor_type)))
-    # The fields of the model: 1 ir_version, 7 graph, 8 opset_import.
+    # Field numbers of the model: ir_version 1, graph 7, opset_import 8.
     return number(1, 10) + span(7, b"".join(records)) + span(8, number(2, 20))
 
 
@@ -185,8 +188,8 @@ def tensor_of(records):
 
 
 def renamed_pair(nodes):
-    """Return two models that differ in the names of nodes and in one operator. Each is a chain of `nodes` nodes with
-    as many additional readers of its input."""
+    """Return two models that differ in names of nodes and values and in one operator. Each is a chain of `nodes` nodes
+    with as many additional readers of its input."""
     pair = []
     for prefix in ("old", "new"):
         model = load_chain(nodes)
@@ -206,7 +209,7 @@ def diff_by_structure(old, new):
 
 # Label → (function that makes the arguments for a size, function whose instructions are counted).
 CALLS = {
-    # This call executes up to fifty times the instructions of the others, so its models have a quarter of the size.
+    # This call executes up to fifty times the instructions of the others, so its models have half as many nodes.
     "diff by structure": (lambda n: renamed_pair(n // 4), diff_by_structure),
     **{
         call.__name__: (lambda n: (load_chain(n),), call)

@@ -21,19 +21,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _ATTEMPTS = 3  # number of times that the local engine starts a task, and of retries on a cluster
-_TASKS_PER_WORKER = 2  # maximum number of running and queued tasks per worker
+_TASKS_PER_SLOT = 2  # maximum number of running and queued tasks per slot
 
 
 class _Executor(NamedTuple):
     """The interface of an engine.
 
-    submit: starts a task, and returns a handle. result: returns the result of a handle when it is complete. workers:
-    returns the number of workers, which may change. lost_errors: the exceptions that `result` raises if a worker ended.
+    submit: starts a task, and returns a handle. result: returns the result of a handle when it is complete. slots:
+    returns the number of tasks that can run at once (processes, threads of dask, CPUs of Ray). lost_errors: the
+    exceptions that `result` raises if a worker ended.
     """
 
     submit: Callable[[Task], Any]
     result: Callable[[Any], Result]
-    workers: Callable[[], int]
+    slots: Callable[[], int]
     lost_errors: tuple[type[BaseException], ...]
 
 
@@ -53,7 +54,7 @@ def run_tasks(
     remaining_tasks = iter(tasks)
     with _ENGINES[engine](address, workers) as executor:
         while True:
-            max_in_flight = max(executor.workers(), 1) * _TASKS_PER_WORKER
+            max_in_flight = max(executor.slots(), 1) * _TASKS_PER_SLOT
             while len(in_flight) < max_in_flight and (task := next(remaining_tasks, None)) is not None:
                 in_flight.append((task, executor.submit(task)))
             if not in_flight:

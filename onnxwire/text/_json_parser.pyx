@@ -30,7 +30,11 @@ _scan = JSONDecoder().scan_once  # returns the value at an index of a str, and i
 @cython.final
 @cython.internal
 cdef class JsonParser(Tokenizer):
-    """The parser of one JSON text."""
+    """The parser of one JSON text.
+
+    entry and n_pending of its methods are those of `Tokenizer.error`: the field of an error, and how many of its
+    elements were read but are not in the message yet, or NO_INDEX.
+    """
 
     cdef int read_message(self, message, dict table) except -1:
         """Read an object. table: the entries of the message's fields, by name.

@@ -163,8 +163,8 @@ def test_max_elements_is_the_limit_of_small_values_too():
     assert len(onnxwire.check(data, max_elements=1000, **options)) == 0
 
 
-def test_small_values_are_counted_in_the_sum_of_constants_if_max_elements_is_small():
-    """The limit of the sum is 16 times max_elements, and each of the values has max_elements elements."""
+def test_small_values_are_counted_in_the_total_of_elements_if_max_elements_is_small():
+    """The limit of the total is 16 times max_elements, and each of the values has max_elements elements."""
     nodes = [_node("ConstantOfShape", ["s"], f"y{i}") for i in range(17)]
     options = {"untrusted": True, "max_elements": 1000, "select": "security-resource-total"}
     assert len(onnxwire.check(_model(nodes, {"s": [1000]}), **options)) == 1

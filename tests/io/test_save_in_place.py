@@ -103,7 +103,7 @@ def test_a_file_that_is_a_mount_point_is_written(path: Path, tmp_path: Path) -> 
     target = tmp_path / "mounted.onnx"
     target.write_bytes(b"")
     if subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode:
-        pytest.skip("no mounts here")
+        pytest.skip("this process can't make mounts")
     shell = 'mount --bind "$1" "$2" && exec "$3" -c "$4" "$2"'
     run_python("unshare", "-m", "sh", "-c", shell, "sh", path, target, sys.executable, SAVING_PROGRAM)
     assert onnxwire.load(path).producer_name.startswith("saved over itself")

@@ -23,7 +23,7 @@ def quantized_model(*names):
 
 
 def annotations_of(model):
-    """Return the quantization annotations of a model, each as (tensor name, parameter name), after a check."""
+    """Check a model. Return (quantized value, tensor with the parameter) for each parameter in its annotations."""
     assert [problem for problem in onnxwire.check(model) if problem.severity != "note"] == []
     return [
         (annotation.tensor_name, entry.value)

@@ -42,7 +42,7 @@ RULES = {
         ),
         "external-location-present": (
             lambda tensor: tensor.derive(External).is_external & ~_has_location(tensor.facts),
-            "tensor {name!r} has its data in an unnamed file; add the key location to external_data",
+            "tensor {name!r} has its data in an unnamed file; set location in external_data to the file's path",
         ),
         "external-entries-without-flag": (
             lambda tensor: (tensor.external_data > 0) & ~tensor.derive(External).is_external,

@@ -51,10 +51,13 @@ RULES = {
         "operator-set-prerelease-format": [
             (
                 lambda opset, field=field, pattern=pattern: _is_malformed(opset, field, pattern),
-                f"{field} {{{field}!r}} is not part of a semantic version; "
-                "write letters, digits and hyphens, separated by dots",
+                f"{field} {{{field}!r}} is not valid in a semantic version; "
+                f"write letters, digits and hyphens, separated by dots{advice}",
             )
-            for field, pattern in (("ir_version_prerelease", _PRERELEASE), ("ir_build_metadata", _BUILD))
+            for field, pattern, advice in (
+                ("ir_version_prerelease", _PRERELEASE, ", and numbers without leading zeros"),
+                ("ir_build_metadata", _BUILD, ""),
+            )
         ],
         "operator-set-version-positive": (
             lambda opset: opset.opset_version <= 0,

@@ -2,7 +2,7 @@
 
 Requests run in threads of the loop's executor, one at a time in each; cancelling a request shuts its socket down. The
 credentials in the address and the caller's headers are sent only to the server of the address, and never after a
-redirect to another server.
+redirect to another server. The reach of an IP address is LOCAL, PRIVATE or GLOBAL; see hosts.py.
 """
 
 from __future__ import annotations
@@ -451,7 +451,10 @@ class HttpClient:
         return self._connect_directly(job, hosts, site, chain_reach)
 
     def _connect_directly(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
-        """Return a connection to the first allowed address of a server that accepts one. Raises OSError."""
+        """Return a connection to the first allowed address of a server that accepts one; a timeout ends the attempts.
+
+        Raises OSError.
+        """
         error: OSError = socket.gaierror(socket.EAI_NONAME, "no address")
         for address, reach in hosts.allowed_addresses(site, chain_reach):
             connection = http.client.HTTPConnection(site.host, site.port)
@@ -681,7 +684,7 @@ def _unit_of(word: str) -> str:
 
 
 def _ipv4_of(host: str) -> str:
-    """Return the IPv4 address of a host written as 2130706433 or 0x7f.1; "" for any other host."""
+    """Return the IPv4 address of a host that is one in any notation, such as 0x7f.1; "" for a name."""
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
     except (OSError, ValueError):

@@ -5,7 +5,7 @@ import { ask, startSession, countText, html, nounText } from "./api.js";
 const MAX_SHOWN_ROWS = 500; // maximum number of rows in the table
 const elementById = (id) => document.getElementById(id);
 const signs = { added: "+", removed: "−", changed: "~", rewired: "~", renamed: "~" };
-let rows = []; // the differences; left, right: the paths of the node in the first and the second model, or ""
+let rows = []; // the differences, as model_comparison.py describes them; left, right: the paths of the node in the two models, or ""
 
 function showError(error) {
   elementById("trouble").textContent = error.message;
