@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from onnxwire.engine.input_file import open_regular
 from onnxwire.errors import EditError, SourceError, count_text
 from onnxwire.io.atomic_file import AtomicFile, RawWriter
-from onnxwire.io.references import refuse_weights
+from onnxwire.io.references import reject_own_data_file
 from onnxwire.tensor.dtypes import STRING
 from onnxwire.tensor.error import tensor_error
 from onnxwire.tensor.storage import Storage, elements_of
@@ -52,7 +52,7 @@ def to_npy(
     Source: numpy.lib.format, version 1.0.
     """
     entry = _Entry(tensor)
-    refuse_weights(tensor, os.fsdecode(path))
+    reject_own_data_file(tensor, os.fsdecode(path))
     report = None if progress is None else lambda n_written: progress(n_written, entry.size)
     with AtomicFile(path, entry.size, report) as target:
         entry.write(target)
@@ -97,7 +97,7 @@ def to_npz(
 
     entries = {name: _Entry(tensor) for name, tensor in tensors.items()}
     for tensor in tensors.values():
-        refuse_weights(tensor, os.fsdecode(path))
+        reject_own_data_file(tensor, os.fsdecode(path))
     total, n_written = sum(entry.size for entry in entries.values()), 0
     with AtomicFile(path) as target, zipfile.ZipFile(RawWriter(target), "w", zipfile.ZIP_STORED) as archive:
         for name, entry in entries.items():

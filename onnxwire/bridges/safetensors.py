@@ -10,7 +10,7 @@ from contextlib import suppress
 from onnxwire.engine.record_reader import payload_at
 from onnxwire.errors import DecodeError, Error, FieldTextError, FieldTypeError, TensorError, count_text
 from onnxwire.io.atomic_file import AtomicFile
-from onnxwire.io.references import refuse_weights
+from onnxwire.io.references import reject_own_data_file
 from onnxwire.io.source import open_document
 from onnxwire.messages import ModelProto
 from onnxwire.tensor.dtypes import BY_NAME, MAX_COUNT
@@ -71,7 +71,7 @@ def to_safetensors(
     """
     snapshot = ModelProto()
     snapshot.CopyFrom(model)  # the program may edit the model in `progress`
-    refuse_weights(snapshot, os.fsdecode(path))
+    reject_own_data_file(snapshot, os.fsdecode(path))
     tensors = _initializers(snapshot)
     if names is not None:
         tensors = _select(tensors, _identity_mapping(names))

@@ -11,7 +11,7 @@ from onnxwire.cli.output import open_text_output, refuse_overwriting_input
 from onnxwire.engine.message import Message
 from onnxwire.engine.verify import verify_document
 from onnxwire.io.load import load
-from onnxwire.io.references import refuse_weights
+from onnxwire.io.references import reject_own_data_file
 from onnxwire.messages import SCHEMA
 from onnxwire.text.json_writer import to_json
 from onnxwire.text.text_writer import Summary, to_text
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
             _print(message, options, sys.stdout)
             return 0
         refuse_overwriting_input(options.file, options.output)
-        refuse_weights(message, options.output)
+        reject_own_data_file(message, options.output)
         with open_text_output(options.output) as out:
             _print(message, options, out)
     return 0

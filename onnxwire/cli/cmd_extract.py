@@ -15,7 +15,7 @@ from onnxwire.cli.progress import progress_bar
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import PathError, SaveError, TensorError
 from onnxwire.io.load import load
-from onnxwire.io.references import refuse_weights
+from onnxwire.io.references import reject_own_data_file
 from onnxwire.io.remote.address import shown_source
 from onnxwire.io.save import save
 from onnxwire.messages import ModelProto, TensorProto
@@ -107,7 +107,7 @@ def _write_tensors(options: argparse.Namespace) -> int:
             errno.EINVAL, f"tensors are written to a file whose name ends with {', '.join(_TENSOR_EXTENSIONS)}", out
         )
     with load(options.file) as model:
-        refuse_weights(model, out)
+        reject_own_data_file(model, out)
         tensors = _select_tensors(model, options.tensor)
         if extension == ".npy" and len(tensors) > 1:
             reason = (

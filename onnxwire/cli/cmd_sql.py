@@ -26,7 +26,7 @@ from onnxwire.cli.terminal import (
 )
 from onnxwire.errors import Error, QueryError, SaveError
 from onnxwire.io.load import load
-from onnxwire.io.references import refuse_weights
+from onnxwire.io.references import reject_own_data_file
 from onnxwire.io.remote.address import is_address
 from onnxwire.messages import SCHEMA
 
@@ -160,7 +160,7 @@ def run(options: argparse.Namespace) -> int:
     source, message_class = options.file, SCHEMA.messages[f"onnx.{options.type}"]
     if options.output != "-" and not os.path.isdir(source) and not is_address(source):
         source = load(source, message_class)
-        refuse_weights(source, options.output)
+        reject_own_data_file(source, options.output)
     relation = sql(source, options.query, type=message_class, read_only=options.sandbox)
     if relation is None:  # the statement has no result
         return 0

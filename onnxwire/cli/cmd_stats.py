@@ -29,7 +29,7 @@ from onnxwire.cli.terminal import (
 )
 from onnxwire.engine.message import Message
 from onnxwire.io.load import load
-from onnxwire.io.references import refuse_weights
+from onnxwire.io.references import reject_own_data_file
 from onnxwire.io.remote.address import shown_source
 from onnxwire.io.tensor_list import find_tensors
 from onnxwire.messages import SCHEMA
@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
         write_arrow([], io.BytesIO())
     with load(options.file, SCHEMA.messages[f"onnx.{options.type}"], external_root=options.external_root) as message:
         for path in [*files, options.output]:
-            refuse_weights(message, path)
+            reject_own_data_file(message, path)
         rows, statistics = _measure(message, options)
     if options.arrow is not None:
         _write(options.arrow, write_arrow, rows)

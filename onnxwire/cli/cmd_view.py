@@ -21,7 +21,7 @@ from onnxwire.cli.output import open_text_output, refuse_overwriting_input
 from onnxwire.cli.terminal import safe_text
 from onnxwire.errors import InUseError, SourceError, count_text, did_you_mean
 from onnxwire.io.load import load
-from onnxwire.io.references import refuse_weights
+from onnxwire.io.references import reject_own_data_file
 from onnxwire.io.remote.address import shown_source
 from onnxwire.messages import SCHEMA, ModelProto
 
@@ -300,7 +300,7 @@ def _write_report(options: argparse.Namespace) -> int:
 
     refuse_overwriting_input(options.file, options.output)
     with load(options.file) as model:
-        refuse_weights(model, options.output)
+        reject_own_data_file(model, options.output)
         text = report(model)
     if options.output == "-":
         print(text, end="")

@@ -9,7 +9,7 @@ from onnxwire.cli.options import add_progress, refuse_terminal
 from onnxwire.cli.progress import progress_bar
 from onnxwire.engine.message import Message
 from onnxwire.io.load import load
-from onnxwire.io.references import refuse_weights
+from onnxwire.io.references import reject_own_data_file
 from onnxwire.io.remote.address import shown_source
 from onnxwire.io.save import save
 from onnxwire.messages import ModelProto
@@ -27,7 +27,7 @@ def load_to_change(options: argparse.Namespace) -> ModelProto:
     """Load FILE. Raises SaveError if OUT contains external data of FILE, even data that the command removes."""
     model = load(options.file)
     if options.output not in (None, "-"):
-        refuse_weights(model, options.output)
+        reject_own_data_file(model, options.output)
     return model
 
 

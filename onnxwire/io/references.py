@@ -108,7 +108,9 @@ def _refusal_error(path: str, reason: str) -> SaveError:
     return SaveError(errno.EINVAL, f"{reason}; pass external= to write the data again", path)
 
 
-def refuse_weights(message: Message, path: str, references: dict[tuple[ExternalFiles, str], str] | None = None) -> None:
+def reject_own_data_file(
+    message: Message, path: str, references: dict[tuple[ExternalFiles, str], str] | None = None
+) -> None:
     """Raise SaveError if the file to write contains external data of a message.
 
     path: the file to write. references: the references of the message, if they are known.

@@ -107,7 +107,7 @@ def save(
     refers to are missing from the new file's folder, or different there.
     """
     from onnxwire.io.atomic_file import AtomicFile
-    from onnxwire.io.references import check_references, references_of, refuse_weights
+    from onnxwire.io.references import check_references, references_of, reject_own_data_file
 
     if not isinstance(message, Message):
         raise FieldTypeError(f"expected a message of onnxwire, not {type(message).__name__}")
@@ -135,7 +135,7 @@ def save(
         message._document.check_unchanged()  # before the search, which would read missing pages of a truncated file
     references = references_of(message) if file is not None and isinstance(external, EllipsisType) else None
     if file is not None and not overwrite:
-        refuse_weights(message, file.path, references)
+        reject_own_data_file(message, file.path, references)
     if isinstance(external, EllipsisType):
         advice = (
             "" if file is None or references is None else check_references(references, file.path, refuse=not overwrite)

@@ -169,7 +169,7 @@ def _choose_names(
 
 @dataclass(slots=True)
 class _Level:
-    """A graph or function whose values are renamed.
+    """A graph or function around the current nodes, whose values may be renamed.
 
     existing_names: the new names that it already defines. assigned_names: the new names that its values receive.
     """
