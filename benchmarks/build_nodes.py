@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -84,29 +85,30 @@ def build_in_place(onnx: Any) -> Any:
     return model
 
 
-def build_and_edit(has_attribute: bool, package_name: str) -> Callable[[], Any]:
-    """Return an operation that builds a model of 100,000 nodes, and then edits each node three times."""
+def build_with_edits(has_attribute: bool, onnx: Any) -> Any:
+    """Make a model of 100,000 nodes, and then edit each node three times."""
+    model = onnx.ModelProto()
+    for index in range(N_EDITED_NODES):
+        node = model.graph.node.add()
+        node.op_type = "Relu"
+        node.name = f"node_{index}"
+        node.input.append(f"value_{index}")
+        node.output.append(f"value_{index + 1}")
+        if has_attribute:
+            node.attribute.add(name="axis", type=onnx.AttributeProto.INT, i=index)
+    for index, node in enumerate(model.graph.node):
+        node.name = f"renamed_{index}"
+    for node in model.graph.node:
+        node.doc_string = "edited"
+    for node in model.graph.node:
+        node.input.append("added")
+    return model
+
+
+def build_only(build: Callable[[Any], Any], package_name: str) -> Callable[[], Any]:
+    """Return an operation that builds the model with the classes of a package."""
     onnx = import_module(package_name)
-
-    def operation() -> Any:
-        model = onnx.ModelProto()
-        for index in range(N_EDITED_NODES):
-            node = model.graph.node.add()
-            node.op_type = "Relu"
-            node.name = f"node_{index}"
-            node.input.append(f"value_{index}")
-            node.output.append(f"value_{index + 1}")
-            if has_attribute:
-                node.attribute.add(name="axis", type=onnx.AttributeProto.INT, i=index)
-        for index, node in enumerate(model.graph.node):
-            node.name = f"renamed_{index}"
-        for node in model.graph.node:
-            node.doc_string = "edited"
-        for node in model.graph.node:
-            node.input.append("added")
-        return model
-
-    return operation
+    return lambda: build(onnx)
 
 
 def build_and_serialize(build: Callable[[Any], Any], package_name: str) -> Callable[[], bytes]:
@@ -126,15 +128,23 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data).hexdigest()
 
 
+def digest_of_model(model: Any) -> str:
+    """Return a digest of the encoding of a model."""
+    return digest(model.SerializeToString())
+
+
 def make_row(
-    work: str, side: Callable[[Callable[[Any], Any], str], Callable[[], object]], build: Callable[[Any], Any]
+    work: str,
+    side: Callable[[Callable[[Any], Any], str], Callable[[], object]],
+    build: Callable[[Any], Any],
+    fingerprint: Callable[[Any], str] = digest,
 ) -> Row:
     """Return a row for a function that builds the model. `side` makes the operation to measure."""
     return Row(
         work,
         ours=lambda: side(build, "onnxwire"),
         official=lambda: side(build, "onnx"),
-        fingerprint=digest,
+        fingerprint=fingerprint,
         goal=1,
     )
 
@@ -144,17 +154,11 @@ ROWS = [
     make_row("the same, serialization only", serialize, build_by_copying),
     make_row("build 30,000 Conv nodes with `add`, serialize", build_and_serialize, build_in_place),
     make_row("the same, serialization only", serialize, build_in_place),
-    *(
-        Row(
-            work,
-            ours=lambda has_attribute=has_attribute: build_and_edit(has_attribute, "onnxwire"),
-            official=lambda has_attribute=has_attribute: build_and_edit(has_attribute, "onnx"),
-            fingerprint=lambda model: digest(model.SerializeToString()),
-            goal=1,
-        )
-        for work, has_attribute in (
-            ("build 100,000 nodes with an attribute, edit each three times", True),
-            ("the same, without an attribute", False),
-        )
+    make_row(
+        "build 100,000 nodes with an attribute, edit each three times",
+        build_only,
+        partial(build_with_edits, True),
+        digest_of_model,
     ),
+    make_row("the same, without an attribute", build_only, partial(build_with_edits, False), digest_of_model),
 ]

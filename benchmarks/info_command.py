@@ -35,7 +35,7 @@ ROWS = [
     ),
     Row(
         "`onnxwire --version`, beside `python -c pass`",
-        prepare=lambda: installed.prepare(chain.prepare),
+        prepare=installed.prepare,
         ours=run_python("-m", "onnxwire", "--version"),
         official=run_python("-c", "pass"),
         in_child=True,

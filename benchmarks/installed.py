@@ -24,9 +24,10 @@ _ROOT = Path(__file__).parents[1]
 _ENVIRONMENT = FOLDER / "environment"
 
 
-def prepare(make_inputs: Callable[[], object]) -> None:
+def prepare(make_inputs: Callable[[], object] | None = None) -> None:
     """Make the inputs of a row, compile onnxwire's modules, and make an environment that finds all packages."""
-    make_inputs()
+    if make_inputs is not None:
+        make_inputs()
     compileall.compile_dir(_ROOT / "onnxwire", quiet=1)
     venv.EnvBuilder(clear=True, symlinks=True).create(_ENVIRONMENT)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(_ENVIRONMENT)}))

@@ -165,41 +165,31 @@ TENSOR_OPERATIONS: dict[str, Operation] = {
 }  # fmt: skip
 
 
-class JsonInput(NamedTuple):
-    """A model of 10,000 nodes as a message, as JSON text, and as a dict."""
+class JsonModel(NamedTuple):
+    """protobuf's module json_format, and a model of 10,000 nodes as a message, as JSON text, and as a dict."""
 
+    json_format: Any
     message: Any
     text: str
     values: dict[str, Any]
 
 
-def make_json_input(package: Any) -> JsonInput:
+def make_json_model(package: Any) -> JsonModel:
     """Return the first nodes of the model with attributes. package: `onnx` or `onnxwire`."""
     from google.protobuf import json_format
 
     model = parse_message(package, MODEL_WITH_ATTRIBUTES)
     del model.graph.node[N_JSON_NODES:]
-    return JsonInput(model, json_format.MessageToJson(model), json_format.MessageToDict(model))
-
-
-def call_json_format(name: str, make_arguments: Callable[[JsonInput], tuple[Any, ...]]) -> Operation:
-    """Return an operation that calls a function of protobuf's json_format."""
-
-    def operation(json_input: JsonInput) -> object:
-        from google.protobuf import json_format
-
-        return getattr(json_format, name)(*make_arguments(json_input))
-
-    return operation
+    return JsonModel(json_format, model, json_format.MessageToJson(model), json_format.MessageToDict(model))
 
 
 # Operations of protobuf's json_format on a model of 10,000 nodes.
 JSON_OPERATIONS: dict[str, Operation] = {
-    "json_format.Parse, 10,000 nodes": call_json_format("Parse", lambda json: (json.text, type(json.message)())),
-    "json_format.ParseDict, 10,000 nodes": call_json_format(
-        "ParseDict", lambda json: (json.values, type(json.message)())
+    "json_format.Parse, 10,000 nodes": lambda model: model.json_format.Parse(model.text, type(model.message)()),
+    "json_format.ParseDict, 10,000 nodes": lambda model: model.json_format.ParseDict(
+        model.values, type(model.message)()
     ),
-    "json_format.MessageToDict, 10,000 nodes": call_json_format("MessageToDict", lambda json: (json.message,)),
+    "json_format.MessageToDict, 10,000 nodes": lambda model: model.json_format.MessageToDict(model.message),
 }
 
 
@@ -266,5 +256,5 @@ ROWS = [
         make_row(name, lambda package: parse_message(package, TENSOR_FILE), operation)
         for name, operation in TENSOR_OPERATIONS.items()
     ),
-    *(make_row(name, make_json_input, operation) for name, operation in JSON_OPERATIONS.items()),
+    *(make_row(name, make_json_model, operation) for name, operation in JSON_OPERATIONS.items()),
 ]

@@ -202,8 +202,10 @@ def _resolve_element(root: Message, path: str, resolved: Resolved, content: str 
             raise _error(root, path, f"{resolved.path} has one dimension; choose one element, or several as [0:4]")
         count = len(value)
         if not -count <= index < count:
-            bounds = f"the {count:,} elements are [0] to [{count - 1}]" if count > 1 else "the only element is [0]"
-            bounds = bounds if count else "it has no elements"
+            if count > 1:
+                bounds = f"the {count:,} elements are [0] to [{count - 1}]"
+            else:
+                bounds = "the only element is [0]" if count else "it has no elements"
             raise _error(root, path, f"{resolved.path}[{index}] does not exist; {bounds}")
         index %= count
         element = memoryview(value)[index] if isinstance(value, Payload) else value[index]

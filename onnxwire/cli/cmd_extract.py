@@ -149,9 +149,9 @@ def _select_tensors(model: ModelProto, patterns: list[str]) -> dict[str, TensorP
         for name, tensors in _match_tensors(model, initializers, pattern).items():
             selected_tensors.setdefault(name, {}).update(tensors)
     for name, tensors in selected_tensors.items():
-        if len(tensors) > 1 and tensors.keys() <= set(patterns):
-            raise TensorError(f"{', '.join(tensors)} have this name; extract them into separate files", name)
         if len(tensors) > 1:
+            if tensors.keys() <= set(patterns):
+                raise TensorError(f"{', '.join(tensors)} have this name; extract them into separate files", name)
             raise ambiguous_name_error(model, name, name, list(tensors))
     return {name: tensor for name, tensors in selected_tensors.items() for tensor in tensors.values()}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxwire.cli.options import add_command
 from onnxwire.cli.result import add_result, save_result
-from onnxwire.errors import EditError
+from onnxwire.errors import EditError, count_text
 from onnxwire.io.load import load
 from onnxwire.transforms.rename import rename_nodes, rename_values
 
@@ -48,5 +48,5 @@ def run(options: argparse.Namespace) -> int:
         count = rename_nodes(model, names) if options.nodes else rename_values(model, names)
         save_result(model, options)
     if options.verbose:
-        print(f"onnxwire: renamed {count:,} occurrence{'' if count == 1 else 's'}", file=sys.stderr)
+        print(f"onnxwire: renamed {count_text(count, 'occurrence')}", file=sys.stderr)
     return 0

@@ -12,7 +12,7 @@ from onnxwire._varint cimport (
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.partial cimport N_MEMORIES, fetch
 
-from onnxwire.errors import DecodeError
+from onnxwire.errors import DecodeError, count_text
 
 cdef enum:
     MAX_HEAD_BYTES = 32      # upper bound of the bytes of a tag with the length or number after it
@@ -24,16 +24,18 @@ cdef str describe(Damage damage, Document document, const uint8_t* end):
     cdef object length = damage.length
     cdef str field = f"field {damage.number}"
     cdef str bytes_end_inside = "the bytes end inside "
-    cdef str n_bytes_text = "1 byte" if detail == 1 else f"{detail:,} bytes"
     # Bytes missing at the document's end mean that the end of the file is missing.
     cdef str truncated_hint = "; the file looks truncated: fetch or copy it again" if end == document.end else ""
     cdef str damaged_hint = "; the bytes are damaged, or are not a protobuf message"
     if damage.fault == FAULT_LENGTH_PAST_END:
         if end != document.end:
-            return f"length {length:,} of {field} runs past the end of the message by {n_bytes_text}{damaged_hint}"
+            return (
+                f"length {length:,} of {field} runs past the end of the message by {count_text(detail, 'byte')}"
+                f"{damaged_hint}"
+            )
         return (
-            f"length {length:,} of {field} runs past the end of the message by {n_bytes_text}; the file looks "
-            f"truncated (expected at least {end - document.start + detail:,} bytes): fetch or copy it again"
+            f"length {length:,} of {field} runs past the end of the message by {count_text(detail, 'byte')}; the file "
+            f"looks truncated (expected at least {end - document.start + detail:,} bytes): fetch or copy it again"
         )
     if damage.fault == FAULT_TAG_CUT:
         return f"{bytes_end_inside}a tag{truncated_hint or damaged_hint}"
@@ -43,7 +45,7 @@ cdef str describe(Damage damage, Document document, const uint8_t* end):
         return f"{bytes_end_inside}the length of {field}{truncated_hint or damaged_hint}"
     if damage.fault == FAULT_FIXED_CUT:
         return (
-            f"the bytes end {n_bytes_text} before the end of the {length}-byte number of {field}"
+            f"the bytes end {count_text(detail, 'byte')} before the end of the {length}-byte number of {field}"
             f"{truncated_hint or damaged_hint}"
         )
     if damage.fault == FAULT_GROUP_OPEN:

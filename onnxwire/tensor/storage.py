@@ -362,12 +362,11 @@ class Storage:
 
         ranges: the selected coordinates on each axis.
         """
-        if self.file_and_offset is None:
+        file_and_offset = self.file_and_offset
+        memory = file_and_offset[0].memory if file_and_offset is not None else None
+        if file_and_offset is None or memory is None:
             return
-        file, offset = self.file_and_offset
-        if file.memory is None:
-            return
-        memory = file.memory
+        offset = file_and_offset[1]
         byte_ranges = []
         for start, step, count in _runs(ranges, self.shape, _MAX_GAP_BYTES * 8 // self.data_type.bits):
             low, high = sorted((start, start + (count - 1) * step))

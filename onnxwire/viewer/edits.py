@@ -20,7 +20,7 @@ from onnxwire.analysis.diff import diff
 from onnxwire.checker import Problem, check
 from onnxwire.checker.problems import Problems
 from onnxwire.engine.message import Message
-from onnxwire.errors import EditError, PathError, StaleError
+from onnxwire.errors import EditError, PathError, StaleError, count_text
 from onnxwire.io.save import save
 from onnxwire.messages import SCHEMA, ModelProto
 from onnxwire.transforms.extract import boundary, extract
@@ -228,9 +228,8 @@ class Edits:
             n_new = n_omitted - original_problems.omitted.get(rule, 0)
             if n_new > 0:
                 total += n_new
-                is_old = rule in original_problems.omitted
-                end = "than in the file" if is_old else "than listed"
-                reason = f"the rule is broken {n_new:,} more time{'' if n_new == 1 else 's'} {end}"
+                reference = "in the file" if rule in original_problems.omitted else "listed"
+                reason = f"the rule is broken {count_text(n_new, 'more time')} than {reference}"
                 rows.append({"rule": rule, "severity": "warning", "path": "", "message": reason})
         n_fixed = sum(
             count

@@ -234,18 +234,18 @@ def attribute_required(facts: Facts) -> Iterator[Finding]:
     attributes, nodes, check = facts.AttributeProto, facts.NodeProto, facts.derive(SignatureCheck)
     first_attributes = nodes.first("attribute")
 
-    def missing_names(row: int) -> list[str]:
+    def missing_attributes(row: int) -> str:
         start, n = int(first_attributes[row]), int(nodes.attribute[row])
         present_names = {check.text_of(attributes.name[i]) for i in range(start, start + n)}
-        return [
-            repr(name)
+        return " and ".join(
+            f"attribute {name!r}"
             for name, attribute in check.signature(row).attributes.items()
             if attribute.is_required and name not in present_names
-        ]
+        )
 
     yield nodes.at(
         check.nodes & LACKS_ATTRIBUTE != 0,
         "{op_type!r} lacks {missing}, which it requires in {title}; add {missing}",
-        missing=lambda row: f"attribute {' and attribute '.join(missing_names(row))}",
+        missing=missing_attributes,
         title=check.title,
     )
