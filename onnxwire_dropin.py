@@ -1,7 +1,8 @@
 """Install the switch of `onnxwire.dropin` when a program first imports `onnx`, if ONNXWIRE_DROPIN is set.
 
-Because of `onnxwire_dropin.pth`, Python imports this module at every start with that variable set. So it imports
-only sys and os at first, and onnxwire only when `onnx` is imported. At that time, sys.path is complete.
+The switch makes `import onnx` use the classes of onnxwire. Because of `onnxwire_dropin.pth`, Python imports this module
+at every start with that variable set. So it imports only sys and os at first, and onnxwire only when `onnx` is
+imported. At that time, sys.path is complete.
 """
 
 import sys
@@ -51,7 +52,7 @@ def disarm() -> None:
 
 
 def read_environment() -> None:
-    """Arm the switch if ONNXWIRE_DROPIN is not ignored (-E, -I), empty, 0, false, no or off."""
+    """Arm the switch if ONNXWIRE_DROPIN has a value other than 0, false, no and off. No-op with Python's -E or -I."""
     import os
 
     if not sys.flags.ignore_environment and os.environ.get("ONNXWIRE_DROPIN", "").strip().lower() not in _OFF_VALUES:

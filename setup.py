@@ -50,8 +50,9 @@ Errors.LEVEL = 2
 # memory.
 gc.set_threshold(100_000, 50, 100)
 
-# Where a list in a comprehension cannot grow, Cython 3.3.0 and 3.3.1 release the element in this function and again in
-# its caller: a double free. Earlier versions do not have the function. `tests/test_oom.py` tests this by sorting.
+# If the list of a comprehension cannot grow, the function ListCompAppendAndDecref of Cython 3.3.0 and 3.3.1 releases
+# the element, and its caller releases it again: a double free. Earlier versions do not have the function.
+# `tests/test_oom.py` tests this by sorting.
 with contextlib.suppress(KeyError):
     append_code = UtilityCode.load_cached("ListCompAppendAndDecref", "Optimize.c")
     append_code.impl = append_code.impl.replace("    Py_DECREF(x);\n", "    if (result == 0) Py_DECREF(x);\n")
@@ -121,8 +122,8 @@ class BuildFromCython(build_ext):
     metadata."""
 
     def finalize_options(self) -> None:
-        """Use all processors. Keep the object files of a build in place, so that the next build compiles only changed
-        modules."""
+        """Use all processors by default. Keep the object files of a build in place, so that the next build compiles
+        only changed modules."""
         super().finalize_options()
         self.parallel = self.parallel or True
         self.n_built = 0

@@ -6,11 +6,10 @@ import importlib.util
 from pathlib import Path
 
 _NO_ROW = 255  # the row of a number without a field
-# The entry in `short_fields` for a number without a field, or of a field of fixed size. Its wire type, 255, is in no
-# tag.
+# The entry of `short_fields` for a number that has no field or a field of fixed size. Its wire type, 255, is in no tag.
 _NO_SHORT_FIELD = 0xFFFF
 _NO_LIMIT = 0xFFFF  # the bound of the values of a field that is not an enum: greater than every varint of two bytes
-# Wire types by field type.
+# Wire types by field type, a number of FieldDescriptorProto.Type.
 _WIRE_TYPES = dict.fromkeys((3, 4, 5, 8, 13, 14, 17, 18), 0)  # varints
 _WIRE_TYPES.update(dict.fromkeys((9, 11, 12), 2))  # strings, bytes and messages
 _WIRE_TYPES.update({1: 1, 6: 1, 16: 1, 2: 5, 7: 5, 15: 5})  # numbers of 8 and 4 bytes
@@ -37,7 +36,10 @@ def _identifier(message) -> str:
 
 
 def _name_declarations(messages: list) -> str:
-    """Return the C enums of table numbers and field rows. messages: pairs (file, message)."""
+    """Return the C enums of table numbers and field rows, and the declaration of the tables.
+
+    messages: pairs (file, message).
+    """
     lines = ["/* Numbers of tables. */", "enum {"]
     lines += [f"    OW_{_identifier(message)} = {number}," for number, (_, message) in enumerate(messages)]
     lines += [f"    OW_N_TABLES = {len(messages)}", "};", "", "/* Rows of fields: indexes of slots. */", "enum {"]

@@ -66,7 +66,7 @@ def _row(schema: Any, names_by_types: dict[str, str]) -> str:
 
 
 def _parameter_text(parameter: Any, type_variables: set[str]) -> str:
-    """Return the notation of a formal parameter: its name, its type, and suffixes for its option."""
+    """Return the notation of a formal parameter: its name, its type, and suffixes."""
     type_text = parameter.type_str if parameter.type_str in type_variables else _short_type(parameter.type_str)
     option = _OPTION_SUFFIXES[parameter.option]
     min_count = parameter.min_arity if option == "*" else ""
@@ -79,7 +79,7 @@ def _short_type(type_text: str) -> str:
 
 
 def _rejected_counts(schema: Any) -> list[str]:
-    """Return the counts of inputs and outputs between minimum and maximum that the operator rejects.
+    """Return notes about the counts of inputs and outputs between minimum and maximum that the operator rejects.
 
     They are found by trial, because `OpSchema` does not list them. Only the first counts are tried.
     """

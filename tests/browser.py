@@ -155,7 +155,7 @@ class Page:
         return self.driver.switch_to.active_element
 
     def requests(self):
-        """Return the addresses of all requests that the browser has sent since the page was opened."""
+        """Return the addresses of all requests since the page was opened or, if later, since the last call."""
         events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
         return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
 

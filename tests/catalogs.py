@@ -57,7 +57,8 @@ WRITE_FUNCTIONS.append((pq.ParquetWriter, "write_table"))
 def interrupt_at(number: int, callback) -> None:
     """Replace WRITE_FUNCTIONS in this process, so that `callback` is called at step `number` of catalog writes.
 
-    A step is the time before, in the middle of, or after a call of a function of WRITE_FUNCTIONS.
+    A step is the time before a call of a function of WRITE_FUNCTIONS (of os.open, only if it may create a file), in the
+    middle of os.write, or after write_table.
     """
     steps = itertools.count()
 

@@ -1,4 +1,4 @@
-"""The start page: models opened by path or from uploaded bytes, and lists of recent and nearby files."""
+"""The start page: models opened by path or from uploaded bytes, and lists of recent files and of a folder's models."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class StartPage:
     def open(self, path: str, type: str) -> dict[str, Any]:
         """Open a file by its path; returns `file`, the id of the opened file. type: the type of the message in it.
 
-        Raises EditError for an unknown type and for a path that leads to no regular file, and the errors of `load`.
+        Raises EditError for an unknown type, an address on a network, and a path that leads to no regular file, and the
+        errors of `load`.
         """
         cls = self._find_class(type)
         if "://" in path:
@@ -79,7 +80,7 @@ class StartPage:
         except OSError as error:
             raise EditError(f"{full_path}: {error.strerror}") from None
         if not is_regular:
-            raise EditError(f"{full_path}: this is not a file")
+            raise EditError(f"{full_path}: this is not a regular file")
         file_id = self._add(load(full_path, cls))
         self._recent.add(os.path.abspath(full_path))
         return {"file": file_id}
@@ -156,7 +157,10 @@ class StartPage:
         return id
 
     def _list_folder(self) -> list[dict[str, Any]]:
-        """Return the latest files of the folder whose names end like those of models."""
+        """Return name and bytes of the latest files of the folder whose names end in .onnx or .pb.
+
+        Only 100 files are listed, of the first 10,000 entries of the folder.
+        """
         entries_by_time: list[tuple[float, str, int]] = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
             for _, entry in zip(range(_MAX_SCANNED_ENTRIES), entries, strict=False):

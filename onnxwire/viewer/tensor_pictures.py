@@ -1,4 +1,4 @@
-"""Histograms and heat maps of tensors; only the necessary elements are read."""
+"""Histograms and heat maps of tensors; those of large tensors are computed from a sample of the elements."""
 
 from __future__ import annotations
 
@@ -19,33 +19,34 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# Maximum number of bytes read for one heat map, in whole pages; more if one element per cell needs more.
+# Maximum number of bytes of a mapped payload read for one heat map; more if one element per cell needs more. An element
+# that is a page or more from the next one counts as a page.
 MAX_READ_BYTES = 1 << 23
 _PAGE_BYTES = 4096  # size of a page of memory
-_BLOCK_ELEMENTS = 1 << 15  # number of elements of a block
-_BLOCK_COUNT = 64  # number of blocks that represent a big tensor in a histogram
+_SAMPLE_ELEMENTS = 1 << 15  # number of adjacent elements of a sample
+_SAMPLE_COUNT = 64  # number of samples that represent a large tensor in a histogram
 
 
 def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
     """Compute a histogram of the values of a tensor.
 
     tensor: a tensor of numbers; complex numbers are measured by magnitude. bins: the number of bins, as for `measure`.
-    whole: read all elements; otherwise, for a tensor of more than 2,097,152 elements, only 64 blocks at equal distances
-    are read.
+    whole: read all elements; otherwise, of a tensor of more than 2,097,152 elements, only 64 samples of 32,768 adjacent
+    elements at equal distances are read.
     Returns low, high and counts of the histogram, min, max, mean, std, zeros and nan as in `measure`, infinite (`inf`
     in `measure`), read (the number of elements read) and elements (of all). Without finite elements, low, high, min,
     max, mean and std are None. A mean or std that is not finite is None, too.
-    Raises TensorError for strings and for a tensor with an inconsistent description.
+    Raises TensorError for strings, and the exceptions of `TensorProto.numpy`.
     """
     import numpy as np
 
     measured_tensor, n_read = tensor, None
     if not whole:
         values = _Values(tensor)
-        if values.count > _BLOCK_ELEMENTS * _BLOCK_COUNT:
+        if values.count > _SAMPLE_ELEMENTS * _SAMPLE_COUNT:
             # Measure a new tensor that contains only the samples.
             measured_tensor = from_array(np.concatenate(values.samples()))
-            n_read = _BLOCK_ELEMENTS * _BLOCK_COUNT
+            n_read = _SAMPLE_ELEMENTS * _SAMPLE_COUNT
     statistics = measure(measured_tensor, bins=bins)
     value_histogram = statistics.histogram
     return {
@@ -81,10 +82,11 @@ def heat_map(
     farthest from 0 instead of the mean.
     If the window occupies more than 8 MiB, each block is represented by some of its lines, or some elements of one
     line; a line runs along the axis that comes later in the shape.
-    Returns values (row by row, None for a cell without finite elements), height and width in cells, shape of the
-    slice, window, axes, at, low and high (the least and the greatest cell, None if there is none), nonfinite (the
-    number of NaN and infinite elements), read (the number of elements read) and elements (of the window).
-    Raises TensorError for strings and for axes that do not exist, and the exceptions of `TensorProto.numpy`.
+    Returns values (row by row, None for a cell without finite elements or whose sum overflows), height and width in
+    cells, shape of the slice, window, axes, at, low and high (the least and the greatest cell, None if there is none),
+    read (the number of elements read), nonfinite (how many of these are NaN or infinite) and elements (of the window).
+    Raises TensorError for strings, for axes that are equal or do not exist and for an index out of range, and the
+    exceptions of `TensorProto.numpy`.
     """
     import numpy as np
 
@@ -156,7 +158,7 @@ def heat_map(
 
 
 class _LineElements:
-    """The elements of a line that are read.
+    """The elements that are read from each line.
 
     indices: the indices of the elements. starts: for each cell, the position of its first element in `indices`.
     """
@@ -171,8 +173,8 @@ def _choose_elements(
 ) -> tuple[list[Array], _LineElements]:
     """Choose the lines of each row of cells, and the elements of a line; see MAX_READ_BYTES.
 
-    n_lines, n_elements: the lengths of the two axes; cell_counts: the numbers of rows and columns of cells; step: bytes
-    from one element of a line to the next.
+    n_lines, n_elements: the number of lines in the window, and of elements of a line; cell_counts: the numbers of rows
+    and columns of cells; step: bytes from one element of a line to the next.
     """
     import numpy as np
 
@@ -222,12 +224,12 @@ class _Values:
             self.array = self.storage.array()[0]
 
     def samples(self) -> list[Array]:
-        """Return blocks of elements at equal distances, from the first to the last, in the tensor's dtype."""
-        starts = [(self.count - _BLOCK_ELEMENTS) * i // (_BLOCK_COUNT - 1) for i in range(_BLOCK_COUNT)]
+        """Return samples at equal distances, from the first to the last element, as arrays of the tensor's dtype."""
+        starts = [(self.count - _SAMPLE_ELEMENTS) * i // (_SAMPLE_COUNT - 1) for i in range(_SAMPLE_COUNT)]
         if self.array is not None:
             flat = self.array.reshape(-1)
-            return [flat[start : start + _BLOCK_ELEMENTS] for start in starts]
-        return [self.storage.elements(start, _BLOCK_ELEMENTS) for start in starts]
+            return [flat[start : start + _SAMPLE_ELEMENTS] for start in starts]
+        return [self.storage.elements(start, _SAMPLE_ELEMENTS) for start in starts]
 
     def read(
         self,

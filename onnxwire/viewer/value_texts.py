@@ -23,13 +23,17 @@ from onnxwire.text.text_writer import to_text
 from onnxwire.transforms.assign import VALUE_FIELDS
 
 MAX_EDITABLE_ITEMS = 1 << 16
-"""Maximum number of characters of a text, bytes of a message, or elements of a list that can be edited in the page."""
+"""Maximum size of values that the page can edit: characters of a text, bytes of a value or message, elements of a list;
+for a list of texts or byte strings also the sum of their lengths."""
 _MAX_CHARS = 200  # maximum length of a value in a row
 _MAX_BYTES = 24  # maximum number of shown bytes of a field in a row
 
 
 def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, max_chars: int = _MAX_CHARS) -> str:
-    """Return a value of a field as truncated text. value: the element of a repeated field, or its payload."""
+    """Return a value of a field as truncated text. value: an element of a repeated field, or the payload of an element.
+
+    Without `value`, the text of a singular field is returned.
+    """
     if value is None:
         value = message._payload(field.name) if field.is_span else getattr(message, field.name)
     max_chars = min(max_chars, _MAX_BYTES) if field.type == field.TYPE_BYTES else max_chars
@@ -38,6 +42,8 @@ def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, m
 
 def read_value(root: Message, path: str) -> dict[str, Any]:
     """Return the value at a path in the notation of `onnxwire set`.
+
+    For an attribute, a property, an opset_import and a dim, this is the value of the field that contains its value.
 
     Returns path, text, form and choices. form: "text", "lines" (a text of several lines), "hex" (bytes as digits
     for `set_bytes`), "list", "message" (the text format in braces), "shape" (of an input, output or other value: text
@@ -84,9 +90,8 @@ def _read_field(
         return _read_list(answer, field, value)
     size = len(value) if field.is_span else 0
     if size > MAX_EDITABLE_ITEMS:
-        return _refuse_edit(
-            answer, f"it has {size:,} characters or bytes, too many to edit here; use `onnxwire set` with @FILE"
-        )
+        unit = "bytes" if field.type == field.TYPE_BYTES else "characters"
+        return _refuse_edit(answer, f"it has {size:,} {unit}, too many to edit here; use `onnxwire set` with @FILE")
     if field.type == field.TYPE_BYTES:
         data = bytes(value)
         try:
@@ -116,9 +121,12 @@ def _read_list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> d
     """Add the values of a repeated field to an answer."""
     count = len(values)
     if field.message_type is not None:
-        return _refuse_edit(answer, "it contains several messages; edit each of them")
-    if count > MAX_EDITABLE_ITEMS or (field.is_span and sum(map(len, values)) > MAX_EDITABLE_ITEMS):
+        return _refuse_edit(answer, "it is a list of messages; edit each of them")
+    if count > MAX_EDITABLE_ITEMS:
         return _refuse_edit(answer, f"it has {count:,} elements, too many to edit here; edit single elements")
+    if field.is_span and (size := sum(map(len, values))) > MAX_EDITABLE_ITEMS:
+        unit = "bytes" if field.type == field.TYPE_BYTES else "characters"
+        return _refuse_edit(answer, f"its elements have {size:,} {unit}, too many to edit here; edit single elements")
     if not field.is_span:
         return answer | {"form": "list", "text": describe_numbers(field, values[:])}
     try:
@@ -126,7 +134,7 @@ def _read_list(answer: dict[str, Any], field: FieldDescriptor, values: Any) -> d
         text = json.dumps(texts, ensure_ascii=False)
         text.encode()
     except UnicodeError:
-        return _refuse_edit(answer, "an element is not valid UTF-8; edit the elements")
+        return _refuse_edit(answer, "an element is not valid UTF-8; edit single elements")
     return answer | {"form": "list", "text": text}
 
 

@@ -76,12 +76,15 @@ def test_the_longest_matching_name_is_selected_unless_a_name_is_quoted() -> None
     assert resolve(MODEL, 'graph.initializer["w.0.dims"]').element_index == 1
 
 
-def test_a_resolved_value_has_its_field() -> None:
+def test_a_resolved_value_has_its_field_parent_and_index() -> None:
     resolved = resolve(MODEL, "node:/l.0/Conv.op_type")
     assert (resolved.value, resolved.field.name, resolved.parent.name) == ("Conv", "op_type", "/l.0/Conv")
     resolved = resolve(MODEL, "node:/l.0/Conv.attribute[0].ints[-1]")
     assert (resolved.value, resolved.element_index) == (2, 1)
     assert resolve(MODEL, "node:inner").parent == MODEL.graph.node[2].attribute[0].g
+
+
+def test_the_default_of_an_absent_field_is_not_set() -> None:
     assert not resolve(MODEL, "doc_string").is_set
     assert resolve(MODEL, "producer_name").is_set
 
@@ -151,7 +154,7 @@ def test_an_index_is_parsed_as_by_numpy(text: str, index: object) -> None:
         ("graph..node", "'..node' is not a step"),
     ],
 )  # fmt: skip
-def test_the_error_for_a_wrong_path_names_the_wrong_part(path: str, text: str) -> None:
+def test_the_error_for_a_wrong_path_explains_the_fault(path: str, text: str) -> None:
     with pytest.raises(PathError) as excinfo:
         resolve(MODEL, path)
     assert text in str(excinfo.value)

@@ -62,7 +62,7 @@ def is_text_of(text, field, value):
     expected = expected_text(field, value)
     if expected is not None:
         return text == expected
-    # The text must be the shortest that parses to the same float32. For subnormals, numpy writes fewer than 6 digits.
+    # The text must parse to the same float32, with no more digits than numpy's shortest text, or 6 if that is shorter.
     parsed = np.float32(text)
     digits = len(text.partition("e")[0].strip("-").replace(".", "").strip("0"))
     shortest = np.format_float_scientific(np.float32(value), trim="-", unique=True).partition("e")[0]
@@ -159,7 +159,7 @@ def test_a_long_or_damaged_packed_run_is_marked():
         assert records.describe_record(document, record) == expected_text_of_run
 
 
-def test_unknown_fields_show_their_bits():
+def test_unknown_fields_are_shown_by_their_wire_type():
     # Unknown fields with a varint, 32 bits, 64 bits, text, bytes and a group.
     data = wire.number(1000, (1 << 64) - 1)
     data += wire.tag(1000, wire.FIXED32) + bytes([5, 0, 0, 0]) + wire.tag(1000, wire.FIXED64) + bytes(7) + b"\x01"

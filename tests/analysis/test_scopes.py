@@ -1,4 +1,4 @@
-"""Names that graphs define, and names that graphs in attributes capture from outer graphs."""
+"""Names that graphs define or capture from outer graphs, the cost of renaming them, and suggestions of names."""
 
 from __future__ import annotations
 

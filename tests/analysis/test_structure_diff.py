@@ -119,7 +119,10 @@ def test_a_nan_is_not_a_difference():
 
 
 def model_with_training(prefix, operator="Sub"):
-    """Return a model whose training algorithm changes its weight. All names begin with a prefix."""
+    """Return a model whose training algorithm changes its weight.
+
+    The names of weights, of nodes and of all values of the training graphs begin with a prefix.
+    """
     model = chain(["Add"], [1])
     update_node = helper.make_node(operator, [f"{prefix}w", f"{prefix}rate"], [f"{prefix}new"], name=f"{prefix}update")
     model.graph.initializer[0].name = model.graph.node[0].input[1] = f"{prefix}w"

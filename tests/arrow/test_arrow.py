@@ -193,7 +193,7 @@ MESSAGE_TABLES = ["nodes", "attributes", "values", "opsets", "metadata", "functi
 
 
 def make_complete_model():
-    """Make a model with every kind of value, attribute, subgraph and function."""
+    """Make a model with values of many types, attributes, subgraphs, functions, metadata and a training graph."""
     model = nested_model()
     types = [
         helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, [2, "n"])),
@@ -291,7 +291,7 @@ def test_pyarrow_reads_the_same_as_python(table):
     }  # fmt: skip
 
 
-def test_offsets_and_sizes_are_those_of_the_records():
+def test_offsets_and_sizes_are_those_of_the_messages():
     data = make_complete_model().SerializeToString()
     rows = rows_of(data, "nodes")
     for row in rows:
@@ -511,7 +511,7 @@ def test_tables_contain_no_weights(tmp_path):
     assert tensors.nbytes < 10_000
 
 
-def test_strings_more_than_2_gib_apart_are_in_two_buffers(tmp_path):
+def test_strings_more_than_2_gib_apart_are_in_one_table(tmp_path):
     # The names are before and after a hole of 5 GiB, which offsets of 31 bits can't span.
     path = tmp_path / "far.onnx"
     size = 5 << 30

@@ -1,4 +1,4 @@
-"""`apply` calls functions with a model without payloads. Messages are converted to official messages and back."""
+"""`apply` calls functions with a model without large payloads. Messages are converted to official ones and back."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def model_of(*tensors, nodes=()):
 
 
 def constant(model, name):
-    """Return the tensor of an initializer of onnx-ir."""
+    """Return the tensor of an initializer in a model of onnx-ir."""
     return model.graph.initializers[name].const_value
 
 
@@ -154,7 +154,7 @@ def test_a_tensor_writes_its_elements_to_a_file_and_has_a_repr(tmp_path):
 def test_tensors_of_other_classes_are_written_by_onnx_ir():
     message = model_of(numpy_helper.from_array(np.arange(500.0), "w"))
     model = to_ir(message)
-    # bridges/onnx_ir.py represents elements by placeholders of 16 bytes; this tensor has as many, and is not one.
+    # bridges/onnx_ir.py represents elements by placeholders of 16 bytes; this tensor also has 16 bytes.
     other_tensor = ir.Tensor(np.arange(16, dtype=np.uint8), name="o")
     model.graph.initializers.add(ir.Value(name="o", const_value=other_tensor))
     result = from_ir(model)

@@ -1,4 +1,4 @@
-"""Sessions of onnxruntime for models of onnxwire, also edited and huge ones. Their outputs equal those for files."""
+"""Sessions of onnxruntime for models of onnxwire, also edited and huge ones. Outputs equal those of the saved files."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def weight(name="w", array=WEIGHT):
 
 
 def described_models():
-    """Yield (description, model): each model adds a weight to x; the description names the parent of the weight."""
+    """Yield (description, model): each model adds a weight to x; the description names the element with the weight."""
     add = helper.make_node("Add", ["x", "w"], ["y"])
     constant = helper.make_node("Constant", [], ["w"], value=weight())
     x, y, b = value("x"), value("y"), value("b", "BOOL", [])

@@ -1,4 +1,4 @@
-"""onnxslim and onnxoptimizer return the same results for models without weights as for complete ones."""
+"""onnxslim and onnxoptimizer return the same results for models without large weights as for complete ones."""
 
 from __future__ import annotations
 

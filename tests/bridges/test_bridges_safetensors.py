@@ -108,7 +108,7 @@ def run_python(code, *arguments):
 @pytest.mark.parametrize("type_name", DTYPES_BY_TYPE)
 @examples(10)
 @given(data=st.data())
-def test_every_type_is_written_from_every_storage(type_name, tmp_path, data):
+def test_supported_types_are_written_from_every_inline_field(type_name, tmp_path, data):
     # The number of elements is a multiple of 4, so that elements of 4 or 6 bits fill whole bytes.
     tensor = data.draw(
         stored_tensors.tensor_parts(DATA_TYPES[type_name]).filter(lambda tensor: len(tensor.elements) % 4 == 0)
@@ -443,7 +443,7 @@ HOSTILE_FILES = {
     "UTF-16": ("{}".encode("utf-16"), 0, None),
     "no JSON": (b"{'a': 1}", 0, None),
     "deep JSON": (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 0, None),
-    "an endless number": (b'{"a":' + b"9" * 100_000 + b"}", 0, None),
+    "a number of 100,000 digits": (b'{"a":' + b"9" * 100_000 + b"}", 0, None),
     "a list": (b"[]", 0, None),
     "an entry that is null": ({"a": None}, 0, None),
     "an entry without dtype": ({"a": {"shape": [1], "data_offsets": [0, 1]}}, 1, None),

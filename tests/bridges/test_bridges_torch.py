@@ -40,7 +40,7 @@ def load_first_tensor(path, **options):
 
 @pytest.mark.parametrize("writable", [False, True], ids=["shared", "writable"])
 @pytest.mark.parametrize("type_name", SUPPORTED_TYPES)
-def test_every_type_keeps_its_bits_from_every_storage(type_name, writable):
+def test_supported_types_keep_their_bits_from_every_inline_field(type_name, writable):
     # The bits of elements; the last value has all bits except the lowest.
     codes = (
         [0, 1]
@@ -110,7 +110,7 @@ def test_a_copy_does_not_keep_the_model_open(model_path):
     assert result[4999] == 4999
 
 
-def test_models_in_memory_are_converted_too(model_path):
+def test_models_that_are_read_instead_of_mapped_are_converted_too(model_path):
     assert onnxwire.to_torch(load_first_tensor(model_path, mmap=False))[4999] == 4999
 
 

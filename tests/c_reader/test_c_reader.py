@@ -1,4 +1,4 @@
-"""The values that `onnxwire.h` reads and the bytes that it rejects, as the engine and protobuf do; the C examples."""
+"""`onnxwire.h` reads the values and rejects the bytes that the engine and protobuf do; the C examples use it."""
 
 from __future__ import annotations
 

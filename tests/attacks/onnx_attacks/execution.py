@@ -93,7 +93,7 @@ attack("scan-long", "Scan over 2^33 elements that Expand makes.", network([node(
     node("Scan", ["seq"], ["o"], num_scan_inputs=1, body=graph([node("Neg", ["e"], ["z"])], [value("e", FLOAT, [])],
     [value("z", FLOAT, [])])), node("ReduceSum", ["o"], ["y"], keepdims=0)], [values("one", [1.0]), ints("s",
     1 << 33)]))
-attack("sequence-map", "A Loop appends to a sequence 2^40 times.", network([node("SequenceEmpty",
+attack("sequence-append", "A Loop appends to a sequence 2^40 times.", network([node("SequenceEmpty",
     [], ["q0"]), node("Loop", ["n", "", "q0"], ["q"], body=graph([node("SequenceInsert", ["s", "x"], ["s2"]),
     node("Identity", ["c"], ["c2"])], [value("i", INT64, []), value("c", BOOL, []), typed("s", record(4, record(1,
     tensor_type())))], [value("c2", BOOL, []), typed("s2", record(4, record(1, tensor_type())))])),

@@ -96,14 +96,14 @@ index_attack("compress-axis", "Compress with a condition longer than the axis.",
 index_attack("max-unpool-many", "MaxUnpool writes at index 2^40, one of 256 indices.", [node("MaxUnpool", ["p", "i"],
     ["y"], kernel_shape=[2, 2], strides=[2, 2])], [values("p", [6.0] * 256, FLOAT, [1, 1, 16, 16]),
     values("i", [*range(255), HUGE], INT64, [1, 1, 16, 16])], cwe="CWE-787")
-index_attack("gather-nd-many", "GatherND with 64 rows of 2^40.", [node("GatherND", ["t", "i"], ["y"])], [TABLE,
+index_attack("gather-nd-many", "GatherND at 2^40, 2^40, 64 times.", [node("GatherND", ["t", "i"], ["y"])], [TABLE,
     values("i", [HUGE] * 128, INT64, [64, 2])])
 index_attack("gather-of-unknown", "Gather of row 2^40 of a value of unknown size.", [node("NonZero", ["x"], ["n"]),
     node("Gather", ["n", "i"], ["g"], axis=1), node("Cast", ["g"], ["y"], to=FLOAT)], [ints("i", HUGE)])
 index_attack("gather-elements-shape",
     "GatherElements whose indices are longer than the value on another axis.",
     [node("GatherElements", ["t", "i"], ["y"], axis=0)], [TABLE, values("i", [0] * 36, INT64, [4, 9])])
-index_attack("reverse-sequence-count", "ReverseSequence with lengths for 64 sequences of two.",
+index_attack("reverse-sequence-count", "ReverseSequence of two sequences with the lengths of 64.",
     [node("ReverseSequence", ["t", "l"], ["y"])], [TABLE, ints("l", *[1] * 64)])
 index_attack("squeeze", "Squeeze of an axis of size 4.", [node("Squeeze", ["t", "i"], ["y"])], [TABLE, ints("i", 0)])
 attack("array-feature-extractor", "ArrayFeatureExtractor at -10 leaks heap memory in onnxruntime up to 1.23.",
@@ -183,7 +183,7 @@ tree_attack("targets-zero", "n_targets is 0.", n_targets=0)
 tree_attack("weights-short", "target_weights has one element for two leaves.", target_weights=[1.0],
     source="https://github.com/microsoft/onnxruntime/pull/21595")
 tree_attack("values-short", "nodes_values has one element for three nodes.", nodes_values=[0.5])
-tree_attack("node-of-other-tree", "A leaf belongs to tree 7, which does not exist.", target_treeids=[7, 0])
+tree_attack("node-of-other-tree", "A target belongs to tree 7, which does not exist.", target_treeids=[7, 0])
 attack("classifier-class-outside", "A leaf votes for class 99 of two.", network([node("TreeEnsembleClassifier", ["x"],
     ["l", "y"], domain="ai.onnx.ml", **{k: v for k, v in TREE.items() if not k.startswith(("target", "n_"))},
     class_treeids=[0, 0], class_nodeids=[1, 2], class_ids=[99, 0], class_weights=[1.0, 1.0], classlabels_int64s=[0,

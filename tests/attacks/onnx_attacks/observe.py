@@ -22,7 +22,7 @@ from pathlib import Path
 
 MAX_MEMORY_BYTES = 4 << 30  # address space that a reader may add to that of this program
 MAX_SECONDS = 5  # wall time of a reader for one file
-MAX_CHARS = 160  # length of a result
+MAX_CHARS = 160  # maximum length of a result
 N_THREADS = 2  # readers that run at the same time
 
 

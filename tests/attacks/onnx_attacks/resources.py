@@ -265,7 +265,7 @@ attack("kronecker", "Reshape and Mul square the size of a vector six times.",
 
 # Sparse tensors
 
-attack = declare("sparse-bomb", "resources", "A sparse tensor of one element has a dense form of many gigabytes.",
+attack = declare("sparse-bomb", "resources", "A sparse tensor of at most one value has a huge dense form.",
     "CWE-789", "onnxruntime, onnx, onnx.reference")
 attack("initializer", "A sparse initializer of 2^17 x 2^17 with one value: onnxruntime makes it dense.",
     model_with_extras(sparse=[sparse("sp", [SIDE, SIDE], [1.0], [0])], nodes=[node("ReduceSum", ["sp"], ["z"])]))

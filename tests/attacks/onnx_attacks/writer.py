@@ -285,7 +285,7 @@ def model_with_extras(initializers=(), nodes=(), graph_extra=b"", sparse=(), val
 
 
 def model_with_weight(weight, nodes=(), initializers=(), **options):
-    """Return a model y = x + w with the tensor `weight`, which must be named w and have 4 elements."""
+    """Return a model y = x + w with the tensor `weight`; in a valid model it is named w and has 4 elements."""
     return model(graph([node("Add", ["x", "w"], ["y"]), *nodes], [X], [Y], [weight, *initializers]), **options)
 
 
