@@ -1,7 +1,8 @@
 """Builds that are killed or in which the disk is full: every model has its old or new rows, and no file is left over.
 
-The catalog that is updated has changed, deleted, unreadable, new and unchanged models, groups of which some models are
-removed, files that were replaced before, and a missing file. Its folders also contain files of other programs.
+A catalog that is updated has changed, deleted, unreadable, new and unchanged models, groups of which some models are
+removed, and files that were replaced before; in one scenario it also lacks a file. Its folders also contain files of
+other programs.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Scenario:
         return catalog.build([self.zoo], self.out, prune=True)
 
     def rows(self):
-        """Return the rows by model, or nothing without a catalog."""
+        """Return the rows by model, or an empty dict if there is no catalog."""
         try:
             return rows_by_model(self.out)
         except onnxwire.SourceError as error:

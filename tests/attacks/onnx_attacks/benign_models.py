@@ -265,8 +265,8 @@ benign("labels", "payload-pickle", "Labels of a classifier in a string tensor.",
     ["cat",
     "dog", "os.system", "\u732b"])]))
 benign("weights-times-scale", "unused-content", "64 KiB of weights are multiplied by a scale.", network([node("Mul",
-    ["w", "s"], ["v"]), node("MatMul", ["x", "v"], ["y"])], [tensor("w", [4, 4096], FLOAT, bytes(65536)), scalar("s", 0.5,
-    FLOAT)]))
+    ["w", "s"], ["v"]), node("MatMul", ["x", "v"], ["y"])], [tensor("w", [4, 4096], FLOAT, bytes(65536)), scalar("s",
+    0.5, FLOAT)]))
 benign("weights-in-branch", "unused-content", "A branch reads 64 KiB of the outer graph.", network([node("If", ["t"],
     ["y"], then_branch=graph([node("MatMul", ["x", "w"], ["a"])], [], [value("a")]), else_branch=graph([node("Neg",
     ["x"], ["b"])], [], [value("b")]))], [TRUE, tensor("w", [4, 4096], FLOAT, bytes(65536))]))

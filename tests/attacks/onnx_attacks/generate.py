@@ -106,7 +106,9 @@ def main():
     """Write the files into the folder that the command line names, and print the counts."""
     parser = argparse.ArgumentParser(prog="python -m onnx_attacks", description=__doc__.partition(":")[0] + ".")
     parser.add_argument(
-        "folder", metavar="OUT_DIR", help="the output folder; it is created if necessary, and files of the same names are replaced"
+        "folder",
+        metavar="OUT_DIR",
+        help="the output folder; it is created if necessary, and existing files are replaced",
     )
     files = generate(parser.parse_args().folder)["files"]
     attacks = [entry for entry in files if entry["kind"] == "attack"]
