@@ -41,8 +41,8 @@ LOOP_MODULES = {
     "onnxwire.tensor.bits",
 }
 
-# Show errors only: Cython also warns that the lock of a function's first argument, which this project does not use,
-# would not guard attributes of Python objects.
+# Show errors only: Cython also warns that the lock of `@critical_section` does not protect attributes of Python objects.
+# In this project, that decorator uses another lock (`onnxwire/engine/section.h`).
 Errors.LEVEL = 2
 
 # Cython's syntax trees live until their module is translated. With Python's default threshold, the garbage collector

@@ -103,7 +103,7 @@ def test_an_argument_that_cannot_be_pickled_is_an_error(monkeypatch):
 def test_a_pool_repeats_the_call_of_a_worker_that_ended(tmp_path):
     with Worker() as worker, pytest.raises(WorkerLost):
         worker.call(os._exit, 3)
-    with WorkerPool(2, 3) as pool:
+    with WorkerPool(size=2, attempts=3) as pool:
         with pytest.raises(WorkerLost):
             pool.submit(os._exit, 3).result()
         assert pool.submit(worker_functions.end_twice, str(tmp_path)).result() == 2
@@ -111,6 +111,6 @@ def test_a_pool_repeats_the_call_of_a_worker_that_ended(tmp_path):
 
 
 def test_leaving_a_pool_ends_its_calls():
-    with WorkerPool(2, 3) as pool:
+    with WorkerPool(size=2, attempts=3) as pool:
         futures = [pool.submit(worker_functions.wait_forever, None) for _ in range(6)]
     assert all(future.done() for future in futures)

@@ -42,7 +42,7 @@ def edit(original, edit_copy):
 
 
 def rename_all(original):
-    """Return a copy in which every node and value has another name."""
+    """Return a copy in which every node of the main graph, and every value that these nodes use, has another name."""
     copied_model = onnxwire.ModelProto.FromString(original.SerializeToString())
     values = {name for node in copied_model.graph.node for name in [*node.input, *node.output] if name}
     onnxwire.rename_values(copied_model, {name: f"v{i}" for i, name in enumerate(sorted(values))})
