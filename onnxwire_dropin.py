@@ -52,7 +52,7 @@ def disarm() -> None:
 
 
 def read_environment() -> None:
-    """Arm the switch if ONNXWIRE_DROPIN has a value other than 0, false, no and off. No-op with Python's -E or -I."""
+    """Arm the switch if ONNXWIRE_DROPIN is not empty, 0, false, no or off. No-op with Python's options -E and -I."""
     import os
 
     if not sys.flags.ignore_environment and os.environ.get("ONNXWIRE_DROPIN", "").strip().lower() not in _OFF_VALUES:

@@ -41,8 +41,8 @@ LOOP_MODULES = {
     "onnxwire.tensor.bits",
 }
 
-# Show errors only: Cython also warns that the lock of `@critical_section` does not protect attributes of Python objects.
-# In this project, that decorator uses another lock (`onnxwire/engine/section.h`).
+# Show errors only: Cython also warns that `@critical_section`, which locks the first argument, does not protect Python
+# attributes. In this project, the decorator uses another lock (`onnxwire/engine/section.h`).
 Errors.LEVEL = 2
 
 # Cython's syntax trees live until their module is translated. With Python's default threshold, the garbage collector

@@ -1,4 +1,4 @@
-"""Histograms and heat maps of tensors; those of large tensors are computed from a sample of the elements."""
+"""Histograms and heat maps of tensors. By default, those of large tensors are computed from some of the elements."""
 
 from __future__ import annotations
 

@@ -59,7 +59,10 @@ class TensorQueries(FieldQueries):
         return tensor_pictures.heat_map(self._resolve_tensor(path), axes, at, window, (height, width), extreme=extreme)
 
     def _resolve(self, path: str, cls: type[Message], noun: str) -> Resolved:
-        """Resolve the path of a message of a class. Raises PathError for other elements. noun: a name of the class."""
+        """Resolve the path of a message of a class. Raises PathError for any other element.
+
+        noun: the name of the class in the error message.
+        """
         target = resolve(self.message, path)
         if not isinstance(target.value, cls) or target.index is not None:
             raise PathError(f"this is not a {noun}", path, self.message._document.name)

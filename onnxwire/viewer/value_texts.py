@@ -43,7 +43,8 @@ def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, m
 def read_value(root: Message, path: str) -> dict[str, Any]:
     """Return the value at a path in the notation of `onnxwire set`.
 
-    For an attribute, a property, an opset_import and a dim, this is the value of the field that contains its value.
+    For an attribute, an entry of metadata, an opset_import or a dim, this is the value in the message, such as the
+    version.
 
     Returns path, text, form and choices. form: "text", "lines" (a text of several lines), "hex" (bytes as digits
     for `set_bytes`), "list", "message" (the text format in braces), "shape" (of an input, output or other value: text

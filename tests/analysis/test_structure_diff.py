@@ -1,4 +1,4 @@
-"""`diff` with match="structure" and "auto": nodes are paired regardless of their names."""
+"""`diff` with match="structure", which pairs nodes regardless of their names, and with match="auto"."""
 
 from __future__ import annotations
 

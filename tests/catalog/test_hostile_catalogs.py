@@ -1,4 +1,4 @@
-"""Hostile and damaged catalogs: their names are never used as SQL or paths, and every fault is a one-line error."""
+"""Hostile and damaged catalogs: names in them are never used as SQL or paths, and every fault is a one-line error."""
 
 from __future__ import annotations
 
