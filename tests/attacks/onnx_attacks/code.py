@@ -37,8 +37,8 @@ def opsets_with(domain):
     return (("", 21), (domain, 1))
 
 
-attack = declare("python-operator", "code", "An operator runs Python code, or other code that it contains or names.", "CWE-94",
-    "onnxruntime with PyOp or training, onnxruntime-extensions")
+attack = declare("python-operator", "code", "An operator runs Python code, or other code that it contains or names.",
+    "CWE-94", "onnxruntime with PyOp or training, onnxruntime-extensions")
 attack("pyop", "PyOp of ai.onnx.contrib (onnxruntime-extensions) calls a registered Python function.",
     network([node("PyOp", ["x"], ["y"], domain="ai.onnx.contrib", id=1)], opsets=CONTRIB))
 attack("pyop-module", "PyOp of the domain pyop names a module and a class to import.", network([node("PyOp", ["x"],
