@@ -50,8 +50,8 @@ class StartPage:
     def start(self) -> dict[str, Any]:
         """Describe the page.
 
-        Returns folder, files in it (name and bytes, the latest first), recent (paths), types (of messages), limit (of
-        the bytes of an upload) and free (bytes for temporary files).
+        Returns folder, files in it (name and bytes, the latest first), recent (paths), types (names of message types,
+        ModelProto first), limit (the maximum size of an upload in bytes) and free (bytes for temporary files).
         """
         return {
             "folder": self.folder,

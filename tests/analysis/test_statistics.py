@@ -46,7 +46,7 @@ def as_float64(array: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("data_type", NUMERIC_TYPES, ids=lambda data_type: data_type.name)
-def test_every_type_is_measured_as_numpy_measures_it(data_type) -> None:
+def test_every_numeric_type_is_measured_as_numpy_measures_it(data_type) -> None:
     array = random_array(data_type)
     numbers = as_float64(array)
     finite = numbers[np.isfinite(numbers)]
@@ -174,7 +174,7 @@ def save_model(folder: Path) -> str:
     return str(path)
 
 
-def test_all_tensors_are_measured_in_any_storage(tmp_path: Path) -> None:
+def test_all_numeric_tensors_are_measured_inline_and_external(tmp_path: Path) -> None:
     with onnxwire.load(save_model(tmp_path)) as model:
         measured = measure_all(model, bins=10)
         assert [entry.info.name for entry in measured] == ["words", "w0", "w1"]

@@ -33,7 +33,7 @@ def test_different_nodes_may_have_attributes_of_the_same_name():
         (b"a" * 65_535 + "é".encode(), True),
         (b"a" * 65_535 + b"\xc3", False),
         (b"a" * 65_534 + b"\xff" + b"a", False),
-        # The string is beyond the limit and is not scanned.
+        # The invalid byte is beyond the limit, so it is not scanned.
         (b"a" * 65_536 + b"\xff", True),
     ],
     ids=["long", "cut in a character", "ends in a character", "broken", "broken after"],

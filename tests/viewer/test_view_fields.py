@@ -207,6 +207,14 @@ def test_long_and_binary_values_are_not_edited_in_the_page():
         assert len(answer["text"]) == 0
 
 
+def test_the_reason_for_a_list_that_is_too_long_states_the_exceeded_size():
+    many_texts = onnxwire.NodeProto(input=[""] * 70_000)
+    long_texts = onnxwire.NodeProto(input=["x" * 40_000, "y" * 30_000])
+    reasons = [FieldQueries(node).value("input")["reason"] for node in (many_texts, long_texts)]
+    assert reasons[0].startswith("it has 70,000 elements,")
+    assert reasons[1].startswith("its elements have 70,000 characters,")
+
+
 def test_rows_truncate_long_values():
     node = onnxwire.NodeProto(doc_string="ü" * 100_000, input=["é" * 100_000])
     tensor = onnxwire.TensorProto(raw_data=bytes(1 << 20))
