@@ -377,7 +377,7 @@ def test_the_table_of_uses_lists_inputs_outputs_and_captured_names():
 
 
 def inner_use(row):
-    """Return the name and the columns of the inner use."""
+    """Return name, inner_graph, inner_node and inner_slot of a row of the table `uses`."""
     return row["name"], row["inner_graph"], row["inner_node"], row["inner_slot"]
 
 

@@ -67,7 +67,7 @@ def weight(name="w", array=WEIGHT):
 
 
 def described_models():
-    """Yield (description, model): each model adds a weight to x; the description names the element with the weight."""
+    """Yield (description, model): each model adds a weight to x; the description names the part with the weight."""
     add = helper.make_node("Add", ["x", "w"], ["y"])
     constant = helper.make_node("Constant", [], ["w"], value=weight())
     x, y, b = value("x"), value("y"), value("b", "BOOL", [])

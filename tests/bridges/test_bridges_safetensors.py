@@ -129,7 +129,7 @@ def test_safetensors_reads_the_same_arrays(tmp_path):
         onnxwire.to_safetensors(model, path)
         expected = arrays_of(model)
         assert_same_arrays(dict(sorted(safetensors.numpy.load_file(path).items())), dict(sorted(expected.items())))
-        del expected  # the arrays use the memory of the model, which could not be closed
+        del expected  # otherwise the model could not be closed, because the arrays use its memory
 
 
 def test_pytorch_reads_the_same_bits(tmp_path):

@@ -1,4 +1,4 @@
-"""`onnxwire.h` reads the values and rejects the bytes that the engine and protobuf do; the C examples use it."""
+"""`onnxwire.h` reads the same values and rejects the same bytes as the engine and protobuf. The C examples use it."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_a_source_with_a_lone_surrogate_becomes_a_failure_with_valid_text(tmp_pa
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs names that are not UTF-8")
 def test_two_names_never_share_their_rows(tmp_path):
-    # The literal names look like escaped forms of the other names.
+    # Some names are literally the escaped forms of other names.
     folder = tmp_path / "zoo"
     folder.mkdir()
     names = [b"x\x80.onnx", rb"x\x80.onnx", rb"x\x5cx80.onnx", rb"x\x5cx5cx80.onnx", b"x\\\x80.onnx", rb"x\\x80.onnx"]

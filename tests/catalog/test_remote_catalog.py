@@ -65,7 +65,7 @@ def contents_by_path(folder):
 
 @pytest.fixture(scope="module")
 def s3():
-    """Yield options for an S3 server. Its bucket is `catalogs`; the servers of a process share buckets of one name."""
+    """Yield options for an S3 server with the bucket `catalogs`. All servers of a process share the same buckets."""
     moto = pytest.importorskip("moto.server")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -227,7 +227,7 @@ def test_models_in_a_bucket_are_found_by_folder_and_pattern(zoo, tmp_path, s3):
         summary = catalog.build([source], out, workers=1, storage_options=s3)
         assert not summary.failures
         assert [row["model"] for row in sorted_rows(out, "models")] == expected, source
-        # The version of a file in the listing is that in a response, so no file is read again.
+        # The listing states the same version of a file as a response for the file, so no file is read again.
         assert catalog.build(expected, out, workers=1, storage_options=s3).unchanged == len(expected)
     for source in ("s3://catalogs/none/", "s3://catalogs/none", "s3://catalogs/zoo/*.onn", "s3://no-such-bucket/"):
         with pytest.raises(onnxwire.SourceError):
