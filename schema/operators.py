@@ -97,7 +97,10 @@ def _open_attributes(schema: Any) -> list[str]:
 
 
 def _error_message(schema: Any, n_inputs: int, n_outputs: int, *attribute_names: str) -> str:
-    """Return the error message of the official checker for a node with numbers of inputs and outputs, or ""."""
+    """Return the error message of the official checker for a node, or "" if the checker accepts it.
+
+    attribute_names: the names of the node's attributes, which have the value 0.
+    """
     node = helper.make_node(
         schema.name,
         [f"i{i}" for i in range(n_inputs)],

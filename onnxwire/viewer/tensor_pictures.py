@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# Maximum number of bytes of a mapped payload read for one heat map; more if one element per cell needs more. An element
-# that is a page or more from the next one counts as a page.
+# Maximum number of bytes of a mapped payload that are read for one heat map, except that at least one element per cell
+# is read. An element that is a page or more from the next one counts as a page.
 MAX_READ_BYTES = 1 << 23
 _PAGE_BYTES = 4096  # size of a page of memory
 _SAMPLE_ELEMENTS = 1 << 15  # number of adjacent elements of a sample
@@ -74,12 +74,12 @@ def heat_map(
     *,
     extreme: bool = False,
 ) -> dict[str, Any]:
-    """Draw two axes of a tensor as a picture of cells, each the mean of a block of elements.
+    """Draw two axes of a tensor as a picture of cells, each the mean of the finite elements of a block.
 
-    axes: the axes of the rows and of the columns, by default the last two; a vector is one row. at: for each axis, the
-    index of the drawn slice, by default 0; those of the two drawn axes are ignored. window: top, left, bottom and right
-    of the drawn part, by default all. size: the maximum number of rows and columns of cells. extreme: use the value
-    farthest from 0 instead of the mean.
+    tensor: as for `histogram`. axes: the axes of the rows and of the columns, by default the last two; a vector is one
+    row. at: for each axis, the index of the drawn slice, by default 0; those of the two drawn axes are ignored. window:
+    top, left, bottom and right of the drawn part, by default all. size: the maximum number of rows and columns of
+    cells. extreme: use the finite value farthest from 0 instead of the mean.
     If the window occupies more than 8 MiB, each block is represented by some of its lines, or some elements of one
     line; a line runs along the axis that comes later in the shape.
     Returns values (row by row, None for a cell without finite elements or whose sum overflows), height and width in

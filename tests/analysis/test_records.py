@@ -62,7 +62,7 @@ def is_text_of(text, field, value):
     expected = expected_text(field, value)
     if expected is not None:
         return text == expected
-    # The text must parse to the same float32, with at most 6 digits, or as many as numpy's shortest text if it has more.
+    # The text must parse to the same float32, and have at most 6 digits, or as many as numpy's shortest text has.
     parsed = np.float32(text)
     digits = len(text.partition("e")[0].strip("-").replace(".", "").strip("0"))
     shortest = np.format_float_scientific(np.float32(value), trim="-", unique=True).partition("e")[0]

@@ -22,12 +22,14 @@ Y = f"output {{ {value('y')} }}"
 IDENTITY = node("x", "y", op="Identity")
 
 
-def initializer(tensor_fields):
+def model_with_initializer(tensor_fields):
     """Return a model with an initializer."""
     return model(f"initializer {{ {tensor_fields} }}")
 
 
-def sparse_initializer(values="dims: 1 float_data: 1", indices="dims: 1 int64_data: 0", dims="dims: 4", index_type=7):
+def model_with_sparse_initializer(
+    values="dims: 1 float_data: 1", indices="dims: 1 int64_data: 0", dims="dims: 4", index_type=7
+):
     """Return a model with a sparse initializer. index_type: the data_type of the indices, INT64 by default."""
     return model(
         f'sparse_initializer {{ values {{ name: "s" data_type: 1 {values} }} '
@@ -35,7 +37,7 @@ def sparse_initializer(values="dims: 1 float_data: 1", indices="dims: 1 int64_da
     )
 
 
-def attribute(attribute_fields):
+def model_with_attribute(attribute_fields):
     """Return a model with a node that has an attribute."""
     # The node is of a domain without schemas, so that only rules of the IR can be broken.
     fields = f'domain: "com.example" attribute {{ {attribute_fields} }}'
@@ -47,7 +49,7 @@ def model_with_input_type(type):
     return model(f'input {{ name: "x" type {{ {type} }} }}')
 
 
-def function(
+def model_with_function(
     function_fields="", body="", head='name: "f" domain: "com.example"', imports=OPSET, other_fields="", ir_version=8
 ):
     """Return a model with a function and a call of it.
@@ -157,7 +159,7 @@ FAULTY_MODELS = {
     ),
     "an initializer without name": (
         "initializer-name-present",
-        initializer("data_type: 1 dims: 1 float_data: 1"),
+        model_with_initializer("data_type: 1 dims: 1 float_data: 1"),
         "name",
     ),
     "two equal initializers": (
@@ -203,135 +205,149 @@ FAULTY_MODELS = {
     "a nested input that has an outer name": ("subgraph-input-no-shadowing", nested_model('input { name: "x" }'), "x"),
     "a tensor without data type": (
         "tensor-data-type-present",
-        initializer('name: "w" dims: 1 float_data: 1'),
+        model_with_initializer('name: "w" dims: 1 float_data: 1'),
         "data_type",
     ),
     "a tensor with values in two fields": (
         "tensor-single-storage",
-        initializer(tensor("w", fields="float_data: 1 raw_data: '0000'")),
+        model_with_initializer(tensor("w", fields="float_data: 1 raw_data: '0000'")),
         "one value field",
     ),
-    "a tensor without values": ("tensor-single-storage", initializer(tensor("w", fields="")), "value field"),
+    "a tensor without values": ("tensor-single-storage", model_with_initializer(tensor("w", fields="")), "value field"),
     "a float tensor with int32_data": (
         "tensor-int32-data-dtype",
-        initializer(tensor("w", fields="int32_data: 1")),
+        model_with_initializer(tensor("w", fields="int32_data: 1")),
         "int32_data",
     ),
-    "raw strings": ("tensor-raw-data-dtype", initializer("name: 'w' data_type: 8 dims: 1 raw_data: 'a'"), "raw_data"),
+    "raw strings": (
+        "tensor-raw-data-dtype",
+        model_with_initializer("name: 'w' data_type: 8 dims: 1 raw_data: 'a'"),
+        "raw_data",
+    ),
     "too few raw bytes": (
         "tensor-raw-data-length",
-        initializer(tensor("w", "dims: 2", "raw_data: '0000'")),
+        model_with_initializer(tensor("w", "dims: 2", "raw_data: '0000'")),
         "too small|size",
     ),
     "a list that is too short": (
         "tensor-typed-data-count",
-        initializer(tensor("w", "dims: 3", "float_data: [1, 2]")),
+        model_with_initializer(tensor("w", "dims: 3", "float_data: [1, 2]")),
         "too small|size",
     ),
     "a dimension below zero": (
         "tensor-dims-nonnegative",
-        initializer(tensor("w", "dims: -1", "raw_data: '0000'")),
+        model_with_initializer(tensor("w", "dims: -1", "raw_data: '0000'")),
         "dim",
     ),
     "external data without a location": (
         "external-location-present",
-        initializer(tensor("w", fields="data_location: EXTERNAL")),
+        model_with_initializer(tensor("w", fields="data_location: EXTERNAL")),
         "location",
     ),
     "external data at an absolute path": (
         "external-location-relative",
-        initializer(tensor("w", fields='data_location: EXTERNAL external_data { key: "location" value: "/w.bin" }')),
+        model_with_initializer(
+            tensor("w", fields='data_location: EXTERNAL external_data { key: "location" value: "/w.bin" }')
+        ),
         "relative|absolute",
     ),
     "external data above the model": (
         "external-location-no-parent",
-        initializer(tensor("w", fields='data_location: EXTERNAL external_data { key: "location" value: "../w.bin" }')),
+        model_with_initializer(
+            tensor("w", fields='data_location: EXTERNAL external_data { key: "location" value: "../w.bin" }')
+        ),
         "parent|directory|\\.\\.",
     ),
     "external data in a missing file": (
         "external-file-regular",
-        initializer(tensor("w", fields='data_location: EXTERNAL external_data { key: "location" value: "w.bin" }')),
+        model_with_initializer(
+            tensor("w", fields='data_location: EXTERNAL external_data { key: "location" value: "w.bin" }')
+        ),
         "w.bin",
     ),
     "sparse values of rank 2": (
         "sparse-values-rank-1",
-        sparse_initializer(values="dims: [1, 1] float_data: 1"),
+        model_with_sparse_initializer(values="dims: [1, 1] float_data: 1"),
         "rank",
     ),
     "sparse indices that are not int64": (
         "sparse-indices-dtype",
-        sparse_initializer(indices="dims: 1 int32_data: 0", index_type=6),
+        model_with_sparse_initializer(indices="dims: 1 int32_data: 0", index_type=6),
         "INT64",
     ),
     "a sparse index out of range": (
         "sparse-indices-bounds",
-        sparse_initializer(indices="dims: 1 int64_data: 4"),
+        model_with_sparse_initializer(indices="dims: 1 int64_data: 4"),
         "range",
     ),
     "sparse indices out of order": (
         "sparse-indices-ascending",
-        sparse_initializer("dims: 2 float_data: [1, 2]", "dims: 2 int64_data: [1, 0]"),
+        model_with_sparse_initializer("dims: 2 float_data: [1, 2]", "dims: 2 int64_data: [1, 0]"),
         "sorted",
     ),
     "more indices than sparse values": (
         "sparse-indices-linear-shape",
-        sparse_initializer(indices="dims: 2 int64_data: [0, 1]"),
+        model_with_sparse_initializer(indices="dims: 2 int64_data: [0, 1]"),
         "values|NNZ|dim",
     ),
-    "a sparse tensor without shape": ("sparse-dims-present", sparse_initializer(dims=""), "rank|dims"),
-    "an attribute without name": ("attribute-name-present", attribute("type: INT i: 1"), "'name'"),
-    "an attribute without type": ("attribute-type-present", attribute('name: "a" i: 1'), "type"),
+    "a sparse tensor without shape": ("sparse-dims-present", model_with_sparse_initializer(dims=""), "rank|dims"),
+    "an attribute without name": ("attribute-name-present", model_with_attribute("type: INT i: 1"), "'name'"),
+    "an attribute without type": ("attribute-type-present", model_with_attribute('name: "a" i: 1'), "type"),
     "an attribute of another type": (
         "attribute-type-matches-field",
-        attribute('name: "a" type: FLOAT i: 1'),
+        model_with_attribute('name: "a" type: FLOAT i: 1'),
         "mismatch",
     ),
     "an attribute of two values": (
         "attribute-single-value-field",
-        attribute('name: "a" type: INT i: 1 f: 1'),
+        model_with_attribute('name: "a" type: INT i: 1 f: 1'),
         "value|mismatch",
     ),
     "a broken tensor in an attribute": (
         "tensor-data-type-present",
-        attribute('name: "a" type: TENSOR t { dims: 1 float_data: 1 }'),
+        model_with_attribute('name: "a" type: TENSOR t { dims: 1 float_data: 1 }'),
         "data_type",
     ),
     "a broken graph in an attribute": (
         "graph-name-present",
-        attribute('name: "a" type: GRAPHS graphs { }'),
+        model_with_attribute('name: "a" type: GRAPHS graphs { }'),
         "'name' of 'graph'",
     ),
-    "a function without name": ("function-name-present", function(head='domain: "com.example"'), "'name'"),
-    "a function without domain": ("function-domain-present", function(head='name: "f"'), "'domain'"),
+    "a function without name": ("function-name-present", model_with_function(head='domain: "com.example"'), "'name'"),
+    "a function without domain": ("function-domain-present", model_with_function(head='name: "f"'), "'domain'"),
     "two inputs of one name in a function": (
         "function-input-name-unique",
-        function('input: ["a", "a"]'),
+        model_with_function('input: ["a", "a"]'),
         "input|unique|SSA",
     ),
     "two outputs of one name in a function": (
         "function-output-name-unique",
-        function('input: "a" output: ["b", "b"]', node("a", "b", op="Identity")),
+        model_with_function('input: "a" output: ["b", "b"]', node("a", "b", op="Identity")),
         "output|unique",
     ),
-    "a function attribute twice": ("function-attribute-name-unique", function('attribute: ["a", "a"]'), "attribute"),
+    "a function attribute twice": (
+        "function-attribute-name-unique",
+        model_with_function('attribute: ["a", "a"]'),
+        "attribute",
+    ),
     "an unsorted function": (
         "function-topological-order",
-        function('input: "a" output: "b"', node("c", "b", op="Identity") + node("a", "c", op="Identity")),
+        model_with_function('input: "a" output: "b"', node("c", "b", op="Identity") + node("a", "c", op="Identity")),
         "sorted",
     ),
     "a function that reads the main graph": (
         "function-no-outer-capture",
-        function('output: "b"', node("x", "b", op="Identity")),
+        model_with_function('output: "b"', node("x", "b", op="Identity")),
         "sorted",
     ),
     "a name produced twice in a function": (
         "function-node-output-ssa",
-        function('input: "a" output: "b"', node("a", "b", op="Identity") * 2),
+        model_with_function('input: "a" output: "b"', node("a", "b", op="Identity") * 2),
         "SSA|twice|unique",
     ),
     "a function that does not import a domain in use": (
         "function-opset-covers-body",
-        function('input: "a" output: "b"', node("a", "b", op="Identity"), imports=""),
+        model_with_function('input: "a" output: "b"', node("a", "b", op="Identity"), imports=""),
         "No Opset registered",
     ),
 }
