@@ -296,7 +296,7 @@ def test_a_command_ends_quietly_if_the_reader_of_its_output_closes_the_pipe() ->
     assert result.stderr == ""
 
 
-def test_only_main_without_arguments_changes_the_garbage_collection() -> None:
+def test_main_changes_the_garbage_collection_only_if_it_reads_sys_argv() -> None:
     before = gc.get_threshold(), gc.get_freeze_count()
     assert main(["--version"]) == 0
     assert (gc.get_threshold(), gc.get_freeze_count()) == before
@@ -418,7 +418,7 @@ ADDRESS = "https://user:{}@127.0.0.1:1/x?sig={}"  # with a password and a signat
     ],
 )
 def test_no_error_shows_the_password_of_an_address(words: list[object], secret: str, capsys) -> None:
-    """In place of a command, a path or a number there is an address with a password and a signature."""
+    """An address with a password and a signature is in place of a command, a path or the value of an option."""
     address = ADDRESS.format(secret, secret)
     with contextlib.suppress(SystemExit):
         main([str(word).replace("ADDRESS", address) for word in words])

@@ -1,4 +1,4 @@
-"""Text of a file can't control the terminal; piped output is not changed."""
+"""Text of a file can't control the terminal; `meta` prints a value unchanged into a pipe."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_control_characters_do_not_reach_the_terminal(command, color, folder):
     assert assert_clean(output)
 
 
-def test_piped_output_is_unchanged(folder):
+def test_meta_prints_a_value_unchanged_into_a_pipe(folder):
     command = [sys.executable, "-P", "-m", "onnxwire", "meta", "m.onnx", "k"]
     assert (
         subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout.decode()

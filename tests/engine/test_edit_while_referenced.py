@@ -1,4 +1,4 @@
-"""Iterators, submessages, sequences and arrays whose message is edited or closed while the program refers to them."""
+"""Edit or close a message while the program refers to an iterator, a submessage, a sequence or an array of it."""
 
 from __future__ import annotations
 

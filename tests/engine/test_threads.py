@@ -15,7 +15,8 @@ import onnxwire
 
 N_READERS = 4
 N_EDITS = 400
-N_NUMBERS = 20_000  # a run of this many numbers is decoded without the GIL, so that other threads run meanwhile
+# A run of the numbers 0 to N_NUMBERS - 1 has more than 64 KiB. It is decoded without the GIL, while other threads run.
+N_NUMBERS = 40000
 
 
 def encode_model() -> bytes:
