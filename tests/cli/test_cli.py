@@ -142,7 +142,7 @@ def test_info_of_a_hostile_model_prints_less_than_20_000_characters(name: str, t
     assert name != "an operator set of two versions" or "ai.onnx 13, ai.onnx 17" in result.stdout
 
 
-def test_names_outside_the_terminals_encoding_are_escaped(tmp_path: Path) -> None:
+def test_names_outside_the_encoding_of_stdout_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "mod\u00e8le.onnx"
     graph = helper.make_graph([helper.make_node("R\u00e9lu", ["x"], ["y"])], "g", [], [])
     path.write_bytes(helper.make_model(graph).SerializeToString())

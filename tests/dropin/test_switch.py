@@ -193,7 +193,7 @@ def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tm
 
 # The flags -I and -E ignore variables, -s does not.
 @pytest.mark.parametrize(("flag", "expected_output"), [("-I", "False"), ("-E", "False"), ("-s", "True")])
-def test_a_python_that_ignores_variables_does_not_switch(flag, expected_output, tmp_path):
+def test_only_a_python_that_reads_variables_switches(flag, expected_output, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + START_PROGRAM.replace(
         "import site, sys; ", "import site; "

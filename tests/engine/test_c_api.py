@@ -101,8 +101,8 @@ def example_module(request, tmp_path_factory):
 def exported_pieces(api, message, flags=0):
     """Export a message, and release it at the end.
 
-    Yields its handle, its size in bytes, and a list with (offset, size, address, owner) of each piece. The address is 0
-    if the bytes have not been fetched.
+    Yields its handle (see c_api_module.c), the size of its encoding in bytes, and a list with (offset, size, address,
+    owner) of each piece. The address is 0 if the bytes have not been fetched.
     """
     handle = api.export_message(message, flags)
     try:

@@ -394,7 +394,7 @@ def test_an_edit_within_an_edit_has_the_official_effect():
     assert_same_as_official(body)
 
 
-def test_single_elements_and_huge_indexes_have_the_official_result():
+def test_sorting_one_element_and_inserting_at_huge_indexes_have_the_official_results():
     def body(api):
         for message, name in ((api.TensorProto(dims=[1]), "dims"), (api.GraphProto(node=[{"name": "n"}]), "node")):
             values = getattr(message, name)

@@ -176,7 +176,7 @@ def test_a_oneof_member_that_merged_bytes_replace_and_set_again_starts_empty():
             api.TypeProto(sequence_type={}).SerializeToString()
             + api.TypeProto(tensor_type={"shape": {}}).SerializeToString()
         )
-        # Field 1 is tensor_type, and field 2 of a ValueInfoProto is type.
+        # Field 1 of a TypeProto is tensor_type, and field 2 of a ValueInfoProto is type.
         for data in (sequence_then_tensor, tensor_with_unknown_field + sequence_then_tensor, tensor_with_unknown_field):
             merged, outer = api.TypeProto(), api.ValueInfoProto(type=original)
             merged.CopyFrom(original)
