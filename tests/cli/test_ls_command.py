@@ -43,7 +43,7 @@ def names(capsys, *arguments: object) -> list[str]:
 
 @pytest.fixture(scope="module")
 def big_path(tmp_path_factory) -> Path:
-    """Return the path of a sparse model of more than 4 GiB."""
+    """Return the path of a model of more than 4 GiB in a sparse file."""
     path = tmp_path_factory.mktemp("big") / "big.onnx"
     command = [sys.executable, str(ROOT / "examples" / "make_big_model.py"), "-o", str(path)]
     subprocess.run(command, check=True, capture_output=True)

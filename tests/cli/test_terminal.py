@@ -21,7 +21,7 @@ COLOR = re.compile("\x1b\\[[0-9;]*m")
 
 @pytest.fixture
 def folder(tmp_path):
-    """Return the folder of a model that contains the hostile text in every field."""
+    """Return the folder of a model that contains the hostile text in many fields."""
     model = onnxwire.ModelProto(ir_version=8, producer_name=HOSTILE_TEXT, doc_string=HOSTILE_TEXT)
     model.opset_import.add(version=17)
     model.metadata_props.add(key=HOSTILE_TEXT, value=HOSTILE_TEXT)

@@ -4,8 +4,8 @@
     python tests/conformance/tables.py all.pb FOLDER
 
 Maps, groups, extensions, and types of other packages, such as Timestamp, are omitted because the notation has no rows
-for them, so the reader treats these fields as unknown. Implicit presence becomes explicit, required fields become
-optional, and defaults and aliases of enum values are omitted.
+for them, so the reader treats these fields as unknown. Implicit presence becomes explicit, and required fields
+become optional. Defaults are omitted, and so are aliases of enum values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run the tests of `onnx` and of packages that use it on protobuf and on onnxwire: `make dropin`.
+"""Run the tests of `onnx`, and of packages that use it, on protobuf and on onnxwire: `make dropin`.
 
     python tests/dropin/suites.py FOLDER [SUITE ...]
 
@@ -121,7 +121,7 @@ def run(python: str, sources: Path, tests: Path, suite: Suite, uses_onnxwire: bo
 
 
 def has_another_name(test: str, protobuf_outcomes: dict[str, str], our_outcomes: dict[str, str]) -> bool:
-    """Return whether a test has another name on onnxwire, where its function has as many tests, which all pass.
+    """Return whether a test seems to have another name on onnxwire: its function has as many tests there, and all pass.
 
     pytest names a parameter by its `__name__`, which messages of protobuf have, and otherwise by its number.
     """

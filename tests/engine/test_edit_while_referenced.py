@@ -316,7 +316,7 @@ READS_AND_EDITS = {
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("case", READS_AND_EDITS)
-def test_a_read_or_edit_during_which_a_finalizer_closes_the_document_ends_or_raises_ClosedError(tmp_path, case):
+def test_a_read_or_edit_completes_or_raises_closed_error_while_a_finalizer_closes_the_document(tmp_path, case):
     path = tmp_path / "model.onnx"
     nodes = [NodeProto(name=f"n{i}", input=["x"]) for i in range(100)]
     tensor = TensorProto(int64_data=range(0, 10_000, 100))

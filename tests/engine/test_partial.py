@@ -21,7 +21,8 @@ from onnxwire.engine.message import root_view
 from onnxwire.engine.verify import verify_document
 from onnxwire.errors import ClosedError, SourceError
 
-LONG_BYTES = 1 << 16  # the engine fetches values of this size or more only when they are read
+# The engine fetches values of this size or more, apart from their first and last pages, only when they are read.
+LONG_BYTES = 1 << 16
 
 
 def len_record(number: int, data: bytes) -> bytes:
