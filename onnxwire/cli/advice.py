@@ -12,6 +12,9 @@ _REPLACEMENTS = {
     "(external data)": "(onnxwire unpack)",
     "onnxwire.from_text": "`onnxwire encode`",
     "pass external= to write the data again": "write the data again by `onnxwire unpack` or `onnxwire pack`",
+    "save with external= to write the data into the new file or beside it": (
+        "apply `onnxwire pack` to the input first, so that the new file contains the data"
+    ),
     "use numpy(strings='bytes')": "use the Python API: numpy(strings='bytes')",
     "use strings='bytes'": "use the Python API: numpy(strings='bytes')",
     "pass keep_type=False": "add --force",

@@ -56,7 +56,7 @@ COMMANDS = [
 def test_control_characters_do_not_reach_the_terminal(command, color, folder):
     name, *options = command.split()
     if color and name in ("view", "dump", "meta"):
-        pytest.skip("it has no colors")
+        pytest.skip("the command has no colors")
     (folder / "other.onnx").write_bytes(onnxwire.ModelProto(ir_version=7).SerializeToString())
     words = [name, "m.onnx", *("k" if word == "KEY" else word for word in options), *filter(None, [color])]
     status, output = run_on_terminal(*words, stream="stdout", cwd=folder)

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which(C_COMPILER[0]) is None
     or not Path(sysconfig.get_path("include"), "Python.h").exists()
     or os.name != "posix",
-    reason="needs a C compiler and Python's headers",
+    reason="needs POSIX, a C compiler and the headers of Python",
 )
 
 
