@@ -164,7 +164,8 @@ def test_values_without_types_cause_a_warning(tmp_path, capsys):
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     out = tmp_path / "part.onnx"
     assert main(["extract", str(tmp_path / "m.onnx"), "--outputs", "h", "-o", str(out)]) == 0
-    assert "does not declare the type of 'h'" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "does not declare the type of 'h'" in err and "run `onnxwire infer` on the model first" in err
     assert compute(str(out), x=np.float32([-1, 1]))[0].tolist() == [0, 1]
 
 
