@@ -445,7 +445,7 @@ def test_an_error_shows_an_address_without_credentials(line: str, sanitized_line
 def test_the_error_for_an_unknown_command_suggests_the_nearest() -> None:
     result = run("inof", DIGITS)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "onnxwire: there is no command 'inof'; did you mean 'info'?; see `onnxwire --help`\n"
+    assert result.stderr == "onnxwire: there is no command 'inof'; did you mean 'info'? see `onnxwire --help`\n"
 
 
 def test_ctrl_c_ends_quietly_with_status_130(monkeypatch, capsys) -> None:
