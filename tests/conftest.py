@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark `long`, select the short or the long run, and set defaults of xdist."""
+    """Register the mark `long`, select the short or the long run, and set a default of xdist."""
     config.addinivalue_line("markers", "long: a test that takes more than a few seconds; run with --long")
     if config.getoption("--long"):
         missing_packages = [name for name in LONG_PACKAGES if not find_spec(name)]
@@ -42,7 +42,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
     """Return the number of processors that this process may use, plus one. xdist counts all processors of the machine.
 
     Returns None, for xdist's number, if the variable of xdist is set or the system does not report the processors.
-    Workers wait for child processes, servers and browsers in a fifth of their time, which the additional worker uses.
+    Workers wait for child processes, servers and browsers a fifth of the time. The additional worker uses this time.
     """
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or not hasattr(os, "sched_getaffinity"):
         return None

@@ -57,13 +57,13 @@ UNUSUAL_VALUES += [
     "1j",
     "True",
 ]
-WRONG_TYPE_PROBABILITY = 0.04  # the probability of a value of another type
+WRONG_TYPE_PROBABILITY = 0.04  # the probability of one of UNUSUAL_VALUES, most of which have another type
 
 
 def draw_value(field, rng, wrong_probability=WRONG_TYPE_PROBABILITY) -> str:
     """Draw a value for a scalar field, as Python source.
 
-    wrong_probability: the probability of a value of another type. With 0, integers are valid for every integer field.
+    wrong_probability: the probability of one of UNUSUAL_VALUES. With 0, integers are valid for every integer field.
     """
     if rng.random() < wrong_probability:
         return rng.choice(UNUSUAL_VALUES)
@@ -193,7 +193,10 @@ class ProgramGenerator:
         self.new_variable: Variable | None = None  # the variable that the last line defines
 
     def next_line(self, number: int) -> str | None:
-        """Return the next line of the program, or None after the last. number: index of the line."""
+        """Return the next line of the program, or None after the last. number: index of the line.
+
+        With threads, a line of the second half begins with the thread that runs it: `reader: ` or `editor: `.
+        """
         if number >= self.n_lines:
             return None
         if self.next_lines:
@@ -465,7 +468,7 @@ class ProgramGenerator:
         return f"{action}({variable.name})"
 
     def replace_content(self, message_variable, action, line) -> str:
-        """Return a line that replaces the content of a message, and exclude the variables that it may detach.
+        """Return `line`, which changes the content of a message, and exclude the variables that it may detach.
 
         action: the method that the line calls, or its prefix. See `detached` of worlds.DIFFERENCES.
         """

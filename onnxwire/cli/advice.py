@@ -11,7 +11,11 @@ _REPLACEMENTS = {
     "external_root=": "--external-root",
     "(external data)": "(onnxwire unpack)",
     "onnxwire.from_text": "`onnxwire encode`",
+    "run onnxwire.infer_shapes": "run `onnxwire infer`",
     "pass external= to write the data again": "write the data again by `onnxwire unpack` or `onnxwire pack`",
+    "save with external= to write the data into the new file or beside it": (
+        "apply `onnxwire pack` to the input first, so that the new file contains the data"
+    ),
     "use numpy(strings='bytes')": "use the Python API: numpy(strings='bytes')",
     "use strings='bytes'": "use the Python API: numpy(strings='bytes')",
     "pass keep_type=False": "add --force",

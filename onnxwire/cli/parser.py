@@ -49,7 +49,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with one line; argparse would print the usage before it."""
-        text = f"onnxwire: {without_credentials(message)}; see `{self.prog} --help`"
+        separator = "" if message.endswith("?") else ";"
+        text = f"onnxwire: {without_credentials(message)}{separator} see `{self.prog} --help`"
         self.exit(2, text.replace("\n", "\\n") + "\n")
 
     def _print_message(self, message: str, file: Any = None) -> None:

@@ -63,6 +63,7 @@ def test_the_highest_of_several_imports_of_a_domain_is_used():
         'functions { name: "F" domain: "a.b" opset_import { version: 13 } opset_import { version: 17 } '
         f"{node('', 'o', op='Relu')} }}"
     )
+    # Relu has the versions 13 and 14. With a lower import, the versions of function and model would be incompatible.
     imports = "opset_import { version: 13 } opset_import { version: 14 }"
     rules = {rule for rule, _ in _errors(model(fields=function, ir=10, opset=imports))}
     assert rules == {"opset-import-domain-conflict", "function-opset-domain-unique"}

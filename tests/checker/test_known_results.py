@@ -1,4 +1,4 @@
-"""Tests that results which are reused for equal nodes and calls equal those of separate evaluations."""
+"""Tests that results which are reused for equal nodes and calls are those of separate evaluations."""
 
 from __future__ import annotations
 

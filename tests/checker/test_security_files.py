@@ -100,7 +100,7 @@ def test_a_program_in_a_sparse_gap_is_reported(tmp_path):
 
 def test_few_ranges_of_many_tensors_are_read(tmp_path):
     path = tmp_path / "m.onnx"
-    # The program is in the last gap between tensors, and only 64 gaps of a file are read.
+    # The program is in the last gap, after all tensors, and only the first 64 gaps of a file are read.
     (tmp_path / "w.bin").write_bytes(bytes(200_000) + PROGRAM)
     _write_model(path, *(("w.bin", 100 * i, 10) for i in range(2000)))
     assert _problem_paths(path, "security-file-payload") == []

@@ -6,7 +6,7 @@ import pytest
 
 import onnxwire
 
-# y: the result without a trigger. s: the sum of the input x. Most bodies compare s with a constant, some compare x.
+# y: the result without a trigger. s: the sum of the input x. k: the constant with which most triggers compare s or x.
 HEAD = "y = Gemm (x, w)\n s = ReduceSum <keepdims = 0> (x)\n "
 # Nodes that change the result if s has a certain value: by a comparison operator, or by arithmetic or a table that
 # amounts to a comparison.

@@ -218,7 +218,7 @@ def test_a_loop_that_doubles_a_value_is_found():
 
 def test_a_loop_that_multiplies_a_size_is_found():
     growing_nodes = [_node("Resize", ["v", "", "scale"], "u"), _node("Constant", [], "scale", value_floats=[1.1])][::-1]
-    # 16 elements, multiplied by 1.1 in each iteration, become some 5,000 after 60 iterations, and 5e17 after 400.
+    # 16 elements, multiplied by 1.1 in each iteration, become some 5,000 after 60 iterations, and 6e17 after 400.
     assert not _bounds(_loop_model(growing_nodes, 60)).elements
     assert _bounds(_loop_model(growing_nodes, 400)).elements
     # The condition always holds, but the trip count ends the loop.

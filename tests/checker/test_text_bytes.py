@@ -29,7 +29,7 @@ _PARTS = [
 
 
 def _texts():
-    """Return random combinations of the parts, sorted."""
+    """Return the parts, random combinations of them and a few other strings, sorted."""
     rng = random.Random(5)
     texts = {"".join(rng.choices(_PARTS, k=rng.randrange(1, 4))) for _ in range(20_000)}
     return sorted({*texts, *_PARTS, "x" * 5000, "CON", "con", "conv", "comb", "com1", "nul."})

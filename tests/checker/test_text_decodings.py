@@ -1,4 +1,4 @@
-"""Tests that programs in metadata are found in any encoding, and that ordinary texts are not reported."""
+"""Tests that a command in metadata is found in many encodings, and that ordinary texts are not reported."""
 
 import base64
 import binascii
@@ -44,7 +44,7 @@ def _model(value):
 
 
 @each("name", ENCODINGS)
-def test_a_command_in_any_encoding_is_decoded_and_reported(name):
+def test_an_encoded_command_is_decoded_and_reported(name):
     text = ENCODINGS[name](COMMAND)
     assert any(decoded.startswith(COMMAND) and is_text(decoded) for decoded in decodings(text))
     problems = onnxwire.check(_model(text), untrusted=True, select="security-payload-text")

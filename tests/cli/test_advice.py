@@ -43,4 +43,5 @@ def test_the_error_for_a_wrong_word_names_it_and_suggests_an_alternative_if_ther
     with pytest.raises(SystemExit) as excinfo:
         main(words)
     assert excinfo.value.code == 2
-    assert capsys.readouterr().err.startswith(f"onnxwire: {reason}; see `onnxwire ")
+    separator = "" if reason.endswith("?") else ";"
+    assert capsys.readouterr().err.startswith(f"onnxwire: {reason}{separator} see `onnxwire ")

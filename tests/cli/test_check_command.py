@@ -19,7 +19,7 @@ from onnxwire.checker.sarif import uri_of
 from onnxwire.cli import main
 
 ROOT = Path(__file__).parents[2]
-# A model without problems, except notes about missing denotations.
+# A model whose only problems are two notes about missing denotations. MODEL_WITH_NOTE has a third note.
 VALID_MODEL = (
     f'ir_version: 10 {OPSET} producer_name: "p" producer_version: "1" domain: "com.example" '
     f'graph {{ name: "g" doc_string: "d" input {{ {value("x")} }} {node("x", "y")} output {{ {value("y")} }} }}'

@@ -142,7 +142,7 @@ def test_info_of_a_hostile_model_prints_less_than_20_000_characters(name: str, t
     assert name != "an operator set of two versions" or "ai.onnx 13, ai.onnx 17" in result.stdout
 
 
-def test_names_outside_the_terminals_encoding_are_escaped(tmp_path: Path) -> None:
+def test_names_outside_the_encoding_of_stdout_are_escaped(tmp_path: Path) -> None:
     path = tmp_path / "mod\u00e8le.onnx"
     graph = helper.make_graph([helper.make_node("R\u00e9lu", ["x"], ["y"])], "g", [], [])
     path.write_bytes(helper.make_model(graph).SerializeToString())
@@ -296,7 +296,7 @@ def test_a_command_ends_quietly_if_the_reader_of_its_output_closes_the_pipe() ->
     assert result.stderr == ""
 
 
-def test_only_main_without_arguments_changes_the_garbage_collection() -> None:
+def test_main_changes_the_garbage_collection_only_if_it_reads_sys_argv() -> None:
     before = gc.get_threshold(), gc.get_freeze_count()
     assert main(["--version"]) == 0
     assert (gc.get_threshold(), gc.get_freeze_count()) == before
@@ -418,7 +418,7 @@ ADDRESS = "https://user:{}@127.0.0.1:1/x?sig={}"  # with a password and a signat
     ],
 )
 def test_no_error_shows_the_password_of_an_address(words: list[object], secret: str, capsys) -> None:
-    """In place of a command, a path or a number there is an address with a password and a signature."""
+    """An address with a password and a signature is in place of a command, a path or the value of an option."""
     address = ADDRESS.format(secret, secret)
     with contextlib.suppress(SystemExit):
         main([str(word).replace("ADDRESS", address) for word in words])
@@ -445,7 +445,7 @@ def test_an_error_shows_an_address_without_credentials(line: str, sanitized_line
 def test_the_error_for_an_unknown_command_suggests_the_nearest() -> None:
     result = run("inof", DIGITS)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "onnxwire: there is no command 'inof'; did you mean 'info'?; see `onnxwire --help`\n"
+    assert result.stderr == "onnxwire: there is no command 'inof'; did you mean 'info'? see `onnxwire --help`\n"
 
 
 def test_ctrl_c_ends_quietly_with_status_130(monkeypatch, capsys) -> None:

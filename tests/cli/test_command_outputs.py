@@ -46,13 +46,13 @@ def test_the_model_and_its_weights_are_not_overwritten(model, capsys, command, n
 
 
 # Commands that write models.
-WRITERS = [
+MODEL_COMMANDS = [
     ("pack",), ("unpack",), ("set", "graph.name=new"), ("rm", "graph.name"), ("rename", "w", "v"), ("check", "--fix"),
     ("extract", "--outputs", "w"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", WRITERS, ids=lambda command: command[0])
+@pytest.mark.parametrize("command", MODEL_COMMANDS, ids=lambda command: command[0])
 def test_a_model_does_not_overwrite_the_weights_of_its_input(model, capsys, command):
     contents_before = {file: file.read_bytes() for file in model.parent.iterdir()}
     status, error_text = run(command, model, model.parent / "d", capsys)

@@ -180,7 +180,8 @@ def test_an_invalid_pointer_is_a_damaged_model(git, text):
 def test_a_damaged_model_is_one_line_in_a_diff_and_a_conflict_in_a_merge(git):
     commit(git, onnx.load(DIGITS))
     git("checkout", "-qb", "theirs", "main")
-    Path("m.onnx").write_bytes(b"\x0a\xff\xff\x1b[31m")  # a length beyond the end, and a color sequence
+    # A length beyond the end. Its last byte, ESC, is also the first byte of a color sequence.
+    Path("m.onnx").write_bytes(b"\x0a\xff\xff\x1b[31m")
     git("commit", "-qam", "damaged")
     assert "+onnxwire: " in git("show")
     assert "\x1b" not in git("show")

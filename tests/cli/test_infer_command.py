@@ -48,14 +48,12 @@ def test_a_model_is_converted_in_place(nested_path):
     assert onnx.load(path) == expected_model
 
 
-@pytest.mark.parametrize("command", [["infer", "--strict"], ["convert-version", "21"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("command", [["infer", "--strict"], ["convert-version", "99"]], ids=lambda words: words[0])
 def test_a_rejection_by_the_official_package_is_reported_in_one_line(tmp_path, capsys, command):
     graph = helper.make_graph([helper.make_node("Relu", ["x", "x"], ["y"])], "g", [], [])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
-    if command[0] == "convert-version":
-        command = [*command[:-1], "99"]
     name, *options = command
     assert main([name, str(path), *options, "-o", str(tmp_path / "out.onnx")]) == 2
     err = capsys.readouterr().err

@@ -43,7 +43,7 @@ def names(capsys, *arguments: object) -> list[str]:
 
 @pytest.fixture(scope="module")
 def big_path(tmp_path_factory) -> Path:
-    """Return the path of a sparse model of more than 4 GiB."""
+    """Return the path of a model of more than 4 GiB in a sparse file."""
     path = tmp_path_factory.mktemp("big") / "big.onnx"
     command = [sys.executable, str(ROOT / "examples" / "make_big_model.py"), "-o", str(path)]
     subprocess.run(command, check=True, capture_output=True)
@@ -243,8 +243,8 @@ def test_nodes_listed_from_columns_equal_those_of_a_search() -> None:
     for path in paths:
         with onnxwire.load(path) as model:
             nodes_of_search = [
-                (index, node.name, node.op_type, node.domain, [*node.input], [*node.output])
-                for index, node in Search(model, [onnxwire.NodeProto])
+                (node_path, node.name, node.op_type, node.domain, [*node.input], [*node.output])
+                for node_path, node in Search(model, [onnxwire.NodeProto])
             ]
             listed_nodes = [
                 (row["path"], row["name"], row["type"], row["domain"], row["input"], row["output"])

@@ -80,7 +80,7 @@ def test_every_option_is_used_by_a_test(command: str) -> None:
     assert unused_options == [], f"no file of tests/ that names the command {command} uses these options"
 
 
-# Arguments with which each command draws a progress bar; OUT is a path in an empty folder.
+# Arguments with which each command draws a progress bar; OUT stands for a path at which nothing exists.
 DRAWING_ARGUMENTS = {
     "show": ["tensor:classifier.3.weight"],
     "stats": [],

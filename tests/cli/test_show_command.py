@@ -217,7 +217,7 @@ def test_the_type_option_reads_a_file_of_another_message(tmp_path, capsys) -> No
     assert out.endswith("values [1]\n2\n")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="sparse files")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs sparse files")
 def test_only_the_selected_slice_of_a_huge_tensor_is_read(tmp_path, capsys) -> None:
     data = tmp_path / "m.data"
     with open(data, "wb") as file:

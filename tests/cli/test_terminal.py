@@ -1,4 +1,4 @@
-"""Text of a file can't control the terminal; piped output is not changed."""
+"""Text of a file can't control the terminal; `meta` prints a value unchanged into a pipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLOR = re.compile("\x1b\\[[0-9;]*m")
 
 @pytest.fixture
 def folder(tmp_path):
-    """Return the folder of a model that contains the hostile text in every field."""
+    """Return the folder of a model that contains the hostile text in many fields."""
     model = onnxwire.ModelProto(ir_version=8, producer_name=HOSTILE_TEXT, doc_string=HOSTILE_TEXT)
     model.opset_import.add(version=17)
     model.metadata_props.add(key=HOSTILE_TEXT, value=HOSTILE_TEXT)
@@ -56,7 +56,7 @@ COMMANDS = [
 def test_control_characters_do_not_reach_the_terminal(command, color, folder):
     name, *options = command.split()
     if color and name in ("view", "dump", "meta"):
-        pytest.skip("it has no colors")
+        pytest.skip("the command has no colors")
     (folder / "other.onnx").write_bytes(onnxwire.ModelProto(ir_version=7).SerializeToString())
     words = [name, "m.onnx", *("k" if word == "KEY" else word for word in options), *filter(None, [color])]
     status, output = run_on_terminal(*words, stream="stdout", cwd=folder)
@@ -64,7 +64,7 @@ def test_control_characters_do_not_reach_the_terminal(command, color, folder):
     assert assert_clean(output)
 
 
-def test_piped_output_is_unchanged(folder):
+def test_meta_prints_a_value_unchanged_into_a_pipe(folder):
     command = [sys.executable, "-P", "-m", "onnxwire", "meta", "m.onnx", "k"]
     assert (
         subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout.decode()

@@ -1,4 +1,4 @@
-"""`onnxwire view` serves a page until Ctrl-C, or writes a report."""
+"""`onnxwire view` serves a page until Ctrl-C or SIGTERM, or writes a report."""
 
 from __future__ import annotations
 

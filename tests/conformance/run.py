@@ -69,7 +69,7 @@ def main() -> int:
     )
     print("\n".join(printed_lines if options.verbose or result.returncode or len(suites) < 2 else suites))
     if len(suites) < 2:
-        print("the suite did not run to its end; select another command that runs it with --runner", file=sys.stderr)
+        print("the suite did not run to its end; with --runner, name another command that runs it", file=sys.stderr)
     return int(result.returncode != 0 or len(suites) < 2)
 
 

@@ -4,7 +4,8 @@
     python tests/conformance/tables.py all.pb FOLDER
 
 Maps, groups, extensions, and types of other packages, such as Timestamp, are omitted because the notation has no rows
-for them, so the reader treats these fields as unknown. Implicit presence becomes explicit, and defaults are omitted.
+for them, so the reader treats these fields as unknown. Implicit presence becomes explicit, and required fields
+become optional. Defaults are omitted, and so are aliases of enum values.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ VALUE_COLUMNS = ("number", "name", "since", "until", "doc")
 
 
 def write_tables(descriptors: FileDescriptorSet, folder: Path) -> list[Path]:
-    """Write a table for each file; return the paths."""
+    """Write a table file for each proto file; return the paths."""
     paths = [folder / f"{Path(file.name).stem}.md" for file in descriptors.file]
     for path, file in zip(paths, descriptors.file, strict=True):
         path.write_text(table_of(file))
@@ -52,7 +53,7 @@ def message_section(file: FileDescriptorProto, message: DescriptorProto, name: s
         numbers = f"{reserved.start}-{reserved.end - 1}" if has_several else str(reserved.start)
         rows.append([numbers, "", "reserved", "", "", "", "", "", "."])
     rows += [["", reserved_name, "reserved", "", "", "", "", "", "."] for reserved_name in message.reserved_name]
-    lines = ["", f"## message {name}", "", "Made from its descriptor.", "", *table(FIELD_COLUMNS, rows)]
+    lines = ["", f"## message {name}", "", "Made from its descriptor.", "", *markdown_table(FIELD_COLUMNS, rows)]
     for nested in message.nested_type:
         if not nested.options.map_entry:
             lines += message_section(file, nested, f"{name}.{nested.name}")
@@ -96,10 +97,10 @@ def enum_section(enum: EnumDescriptorProto, name: str) -> list[str]:
         if value.number not in seen_numbers:  # only the first name of a number: tables have no aliases
             seen_numbers.add(value.number)
             rows.append([str(value.number), value.name, "1", "", "."])
-    return ["", f"## enum {name}", "", "Made from its descriptor.", "", *table(VALUE_COLUMNS, rows)]
+    return ["", f"## enum {name}", "", "Made from its descriptor.", "", *markdown_table(VALUE_COLUMNS, rows)]
 
 
-def table(columns: tuple[str, ...], rows: list[list[str]]) -> list[str]:
+def markdown_table(columns: tuple[str, ...], rows: list[list[str]]) -> list[str]:
     """Return the lines of a Markdown table."""
     lines = [columns, ["-" * len(column) for column in columns], *rows]
     return ["| " + " | ".join(line) + " |" for line in lines]

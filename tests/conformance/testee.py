@@ -1,8 +1,8 @@
-"""Answer the requests of protobuf's conformance runner with onnxwire, for messages of the tables in a folder.
+"""Answer the requests of protobuf's conformance runner with onnxwire, for the message types of the tables in a folder.
 
     python tests/conformance/testee.py FOLDER
 
-Requests on stdin and answers on stdout are messages, each after its length in four bytes, the lowest first.
+Requests on stdin and answers on stdout are messages, each after its length in four bytes, little-endian.
 Source: conformance.proto of protobuf.
 """
 
@@ -20,7 +20,7 @@ IGNORE_UNKNOWN = 3  # the test category of JSON with unknown fields, which the t
 
 
 def answer(schema, request, response):
-    """Run a request, and set the result or error of its response."""
+    """Run a request, and set the result, the error or the reason for skipping it in its response."""
     name = request.message_type
     if name not in schema.messages:
         response.skipped = f"there is no table of {name}"

@@ -178,7 +178,7 @@ def main(folder):
     show("class", [type(model).__module__, type(model).__qualname__, type(model.graph.initializer[0]).__module__])
     show("arrays", [hasattr(model.graph.initializer[0], name) for name in ("shape", "dtype", "nbytes", "__array__")])
     show("as an array", np.asarray(model.graph.initializer[:2]).dtype)
-    # The first three encodings end with a varint that has no end: in a node, in the graph, and in the model.
+    # The encodings of the first three calls end inside a varint: in a node, in the graph, and in the model.
     show("failures", [
         class_of_failure(onnx.ModelProto.FromString, b"\x3a\x04\x0a\x02\xff\xff"),
         class_of_failure(model.ParseFromString, b"\x3a\x02\xff\xff"),

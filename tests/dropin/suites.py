@@ -1,4 +1,4 @@
-"""Run the tests of `onnx` and of packages that use it on protobuf and on onnxwire: `make dropin`.
+"""Run the tests of `onnx`, and of packages that use it, on protobuf and on onnxwire: `make dropin`.
 
     python tests/dropin/suites.py FOLDER [SUITE ...]
 
@@ -7,7 +7,7 @@ suite runs once on protobuf and once on onnxwire, in separate processes. The pro
 and prints the CPU time of both. Its exit status is 1 if a test passes on protobuf but not on onnxwire.
 
 The wheels and sources of onnx-ir, onnx-array-api, onnxscript, onnx-graphsurgeon, onnxmltools and polygraphy contain no
-tests. Those of onnxruntime's Python package need models that only its repository has.
+tests. The tests of onnxruntime's Python package need models that only its repository has.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ TOOLS += ["bitstring", "clize", "sigtools", "toposort", "rich", "jinja2", "color
 class Suite:
     """The tests in the sources of a package.
 
-    requirement: the package, in the release of the sources. tests: their folder in the sources. excluded_files: names,
+    requirement: the package and the release of its sources. tests: their folder in the sources. excluded_files: names,
     without test_ and .py, of files that need models from the network or packages that are not installed, read the
     command line, or fail randomly. excluded_tests: tests that take many minutes before they use onnx. installed: the
-    tested release, if it differs from that of the sources.
+    requirement for the tested release, if it differs from that of the sources.
     """
 
     requirement: str
@@ -97,7 +97,7 @@ def fetch(python: str, requirement: str, folder: Path) -> Path:
 
 
 def run(python: str, sources: Path, tests: Path, suite: Suite, uses_onnxwire: bool) -> tuple[dict[str, str], float]:
-    """Run a suite. Return the outcome of each test by its name, and the CPU seconds of all tests."""
+    """Run a suite. Return the outcome of each test by its name, and the CPU seconds of the process."""
     report = sources / ("ours.xml" if uses_onnxwire else "protobuf.xml")
     report.unlink(missing_ok=True)
     switch = ["-m", "onnxwire.dropin"] if uses_onnxwire else []
@@ -121,7 +121,7 @@ def run(python: str, sources: Path, tests: Path, suite: Suite, uses_onnxwire: bo
 
 
 def has_another_name(test: str, protobuf_outcomes: dict[str, str], our_outcomes: dict[str, str]) -> bool:
-    """Return whether a test has another name on onnxwire, where its function has as many tests, which all pass.
+    """Return whether a test seems to have another name on onnxwire: its function has as many tests there, and all pass.
 
     pytest names a parameter by its `__name__`, which messages of protobuf have, and otherwise by its number.
     """
@@ -135,7 +135,7 @@ def main() -> int:
     """Run the suites, and print the differences. Return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    # The choice [] is the value without an argument.
+    # Without an argument, argparse looks up the value [] in the choices.
     parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="default: all")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)

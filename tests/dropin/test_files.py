@@ -1,4 +1,7 @@
-"""With the drop-in switch, changes to the files of loaded models have no effect or cause errors. Also tests memory."""
+"""With the drop-in switch, changes to the files of loaded models have no effect or cause errors.
+
+Also tests the use of memory and of file descriptors.
+"""
 
 import os
 import shutil
@@ -14,7 +17,7 @@ from switched import ROOT, SWITCH, run_python
 
 @pytest.fixture
 def large_path(tmp_path):
-    """Return the path of a model of 40 MB, which the loader maps instead of reading it."""
+    """Return the path of a model of 40 MiB, which the loader maps instead of reading it."""
     model = onnx.ModelProto(ir_version=8)
     model.graph.initializer.add(
         name="w", data_type=onnx.TensorProto.UINT8, dims=[40 << 20], raw_data=bytes(range(256)) * (40 << 12)
@@ -102,7 +105,7 @@ def test_a_loaded_model_is_unaffected_by_changes_through_a_file_opened_before(ch
 
 @pytest.fixture
 def structured_path(tmp_path):
-    """Return the path of a model of 40 MB whose structure is stored before, between and after its weights."""
+    """Return the path of a model of 45 MB whose structure is stored before, between and after its weights."""
     model = onnx.ModelProto(ir_version=8, producer_name="before", opset_import=[onnx.helper.make_opsetid("", 17)])
     for number in range(20):
         node = model.graph.node.add(op_type="Identity", name=f"node {number}", doc_string="d" * 5000)
@@ -121,7 +124,7 @@ def structured_path(tmp_path):
     return path
 
 
-# Programs that change the file of their argument.
+# Programs that change the file whose path is their argument.
 CHANGES_BY_PROCESS = {
     "truncated": "open(sys.argv[1], 'wb').close()",
     "cut": "import os; os.truncate(sys.argv[1], 5000)",

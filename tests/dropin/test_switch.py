@@ -117,7 +117,7 @@ def test_a_traceback_names_the_script(tmp_path):
 
 
 def test_nothing_is_imported_from_the_working_directory(tmp_path, monkeypatch):
-    # The working directory has modules with the names of modules that the switch imports.
+    # The working directory has modules with the names of modules that the switch or the script may import.
     names = [
         "google",
         "numpy",
@@ -164,7 +164,7 @@ def test_the_pth_file_imports_no_package_before_onnx_is_imported(value, tmp_path
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = (
         "import os, site, sys\n"
-        "site.addsitedir(sys.argv[1])\n"  # the first import of a module
+        "site.addsitedir(sys.argv[1])\n"  # imports the modules that addsitedir needs, if any
         "sys.modules.pop('onnxwire_dropin', None)\n"
         "before = set(sys.modules)\n"
         "site.addsitedir(sys.argv[2])\n"
@@ -193,7 +193,7 @@ def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tm
 
 # The flags -I and -E ignore variables, -s does not.
 @pytest.mark.parametrize(("flag", "expected_output"), [("-I", "False"), ("-E", "False"), ("-s", "True")])
-def test_a_python_that_ignores_variables_does_not_switch(flag, expected_output, tmp_path):
+def test_only_a_python_that_reads_variables_switches(flag, expected_output, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + START_PROGRAM.replace(
         "import site, sys; ", "import site; "
@@ -405,7 +405,7 @@ def test_messages_of_other_packages_may_contain_messages_of_onnx(first_import):
         "print(text, text_format.Parse(text, any_pb2.Any()) == packed)\n"
         "print(symbol_database.Default().pool.FindFileByName('onnx/onnx-data.proto').name)\n"
         "print(descriptor_pool.Default().FindMessageTypeByName('onnx.NodeProto').fields_by_name['op_type'].number)\n"
-        "file.MergeFromString(b'\\x98\\x06\\x07')\n"  # the unknown field 99 with the number 7
+        "file.MergeFromString(b'\\x98\\x06\\x07')\n"  # the unknown field 99 with the value 7
         "fields = unknown_fields.UnknownFieldSet(file)\n"
         "print(len(fields), fields[0].field_number, isinstance(fields, unknown_fields.UnknownFieldSet))"
     )

@@ -113,7 +113,7 @@ static PyObject *release_in_other_thread(PyObject *module, PyObject *handle) {
     Py_RETURN_NONE;
 }
 
-/* Release handles from a thread, one every 0.1 ms, while Python exits, and the last handle after Python has exited. */
+/* `release_late` releases handles in a thread, one every 0.1 ms, while Python exits, and the last one after the exit. */
 static ow_python_pieces *late_handles[4096];
 static size_t n_late_handles;
 static pthread_t releasing_thread;

@@ -246,7 +246,7 @@ def test_a_field_of_another_wire_type_is_not_a_payload():
 
 
 def test_messages_without_long_payloads_are_not_changed():
-    # The first record is an opset_import with an empty domain, and with a length of three bytes.
+    # The first record is an opset_import with an empty domain. The varint of its length takes three bytes.
     short_record = model_with_tensor(wire.span(9, bytes(100)))
     data = wire.span(8, b"\x0a\x00", pad=2) + short_record + model_with_tensor(wire.span(9, bytes(101)))
     aligned_bytes = align(data, 64, 101)

@@ -35,7 +35,7 @@ from onnxwire.engine.message import root_view
 TEST_FOLDER = Path(__file__).parent
 PAGE = TEST_FOLDER.parents[1] / "docs" / "c.md"
 LAZY = 1  # the flag OW_PYTHON_LAZY
-OUT_OF_RANGE, UNREADABLE = 1, 2  # results of `read`
+OUT_OF_RANGE, UNREADABLE = 1, 2  # results of `read`; OUT_OF_RANGE also for released pieces
 LONG_BYTES = 1 << 16  # values of at least this size are pieces without a copy
 C_COMPILER = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
 COMPILERS = {"c": [*C_COMPILER, "-std=c99"], "c++": ["g++", "-std=c++11", "-x", "c++"]}
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which(C_COMPILER[0]) is None
     or not Path(sysconfig.get_path("include"), "Python.h").exists()
     or os.name != "posix",
-    reason="needs a C compiler and Python's headers",
+    reason="needs POSIX, a C compiler and the headers of Python",
 )
 
 
@@ -68,7 +68,7 @@ def import_module(path):
 
 @pytest.fixture(scope="module", params=COMPILERS)
 def module_of_language(request, tmp_path_factory):
-    """Return the test module, compiled as C and as C++."""
+    """Return the test module, compiled as C, or as C++ in the second run of each test."""
     folder = tmp_path_factory.mktemp("module")
     return import_module(compile_module(TEST_FOLDER / "c_api_module.c", "c_api_module", folder, request.param))
 
@@ -89,7 +89,7 @@ def api(module_path):
 
 @pytest.fixture(scope="module", params=COMPILERS)
 def example_module(request, tmp_path_factory):
-    """Return the example of docs/c.md, compiled as C and as C++."""
+    """Return the example of docs/c.md, compiled as C, or as C++ in the second run of each test."""
     blocks = re.findall(r"```c\n(.*?)```", PAGE.read_text(), re.S)
     (code,) = (block for block in blocks if "onnxwire_python.h" in block)
     folder = tmp_path_factory.mktemp("listing")
@@ -101,8 +101,8 @@ def example_module(request, tmp_path_factory):
 def exported_pieces(api, message, flags=0):
     """Export a message, and release it at the end.
 
-    Yields its handle, its size in bytes, and a list with (offset, size, address, owner) of each piece. The address is 0
-    if the bytes have not been fetched.
+    Yields its handle (see c_api_module.c), the size of its encoding in bytes, and a list with (offset, size, address,
+    owner) of each piece. The address is 0 if the bytes have not been fetched.
     """
     handle = api.export_message(message, flags)
     try:
@@ -468,7 +468,7 @@ def test_only_the_ranges_of_lazy_pieces_that_are_read_are_fetched(api):
     assert size == len(data)
     assert fetched_ranges == ranges_before
     assert len(unfetched_ranges) >= 1
-    offset = data.index(np.arange(9, dtype=np.int32).tobytes()) + 16_000  # in the middle of the first weight
+    offset = data.index(np.arange(9, dtype=np.int32).tobytes()) + 16_000  # inside the first weight
     assert not api.has_range(handle, offset, 8)
     assert api.read(handle, offset, 8) == data[offset : offset + 8]
     assert 0 < sum(end - start for start, end in fetched_ranges[len(ranges_before) :]) <= 8192

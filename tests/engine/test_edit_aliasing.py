@@ -1,7 +1,7 @@
 """Views of one message share its edits; removed messages remain usable; copies are independent.
 
 In the programs, `r` is a root, `g` its graph, `s` a sequence, `t` a tensor and `e` an Everything, a message of
-tests/everything.md. `M`, `G`, `T` and `E` are the classes.
+tests/everything.md. `M`, `G`, `T` and `E` are the classes of `r`, `g`, `t` and `e`.
 """
 
 from __future__ import annotations

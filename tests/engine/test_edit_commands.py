@@ -1,4 +1,4 @@
-"""Any list of edits has the same effect on messages of onnxwire and of the official runtime.
+"""Random edits have the same effect on messages of onnxwire and of the official runtime.
 
 The edits are drawn as lines of Python, so that a failure prints a program that reproduces it.
 """

@@ -1,4 +1,4 @@
-"""Behaviour of edits that protobuf does not define: errors, closing, unchanged bytes, sharing, memory."""
+"""Tests of edits: errors, iteration, closing, unchanged bytes, sharing, memory."""
 
 from __future__ import annotations
 

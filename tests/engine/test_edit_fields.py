@@ -1,4 +1,4 @@
-"""Edits of singular fields and whole messages behave as in the official runtime."""
+"""Edits of singular fields and whole messages behave as in the official runtime, apart from stated differences."""
 
 from __future__ import annotations
 

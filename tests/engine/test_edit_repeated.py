@@ -1,4 +1,7 @@
-"""Edits of repeated fields behave as in the official runtime, and failed edits change nothing."""
+"""Edits of repeated fields behave as in the official runtime, except where a comment states a difference.
+
+Failed edits change nothing.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +126,7 @@ def test_a_sequence_accepts_or_rejects_an_array_as_officially(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u4", "u8", "f4", "f8"])
-def test_the_ends_of_the_range_of_an_array_are_accepted_or_rejected_as_officially(dtype):
+def test_the_limits_of_a_dtype_are_accepted_or_rejected_as_officially(dtype):
     limits = (np.finfo if dtype[0] == "f" else np.iinfo)(dtype)
     array = np.array([limits.min, limits.max], dtype)
 
@@ -184,7 +187,7 @@ SEQUENCE_EDITS = [
 ]
 # Deleting an extended slice of an empty sequence corrupts its length in the official runtime, which then crashes.
 UPB_CRASHES = ["del s[::2]", "del s[::-2]", "del s[1::5]"]
-# On an absent sequence the official runtime ignores the arguments, or checks the index first.
+# On an empty sequence the official runtime ignores the arguments, or checks the index first.
 UNCHECKED_IF_EMPTY = snippets(
     """s.sort(None); s.sort(str); s.sort(other=1); s.sort(cmp=str); s.sort(cmp=1);
     s[0] = T(); s[0] = s[1]; s[0] = None; s[0] = {}"""
@@ -193,7 +196,7 @@ ORIGINS = ["built", "parsed", "parsed in two ways", "parsed and edited", "cleare
 
 
 def message_and_sequence(api, name, origin):
-    """Return a message and its sequence of three values, or of none if the origin is "cleared" or "absent"."""
+    """Return a message and its sequence of three values, or of no values if the origin is "cleared" or "absent"."""
     values = sample_values(name)
     built = api.Everything(**{name: values})
     if origin == "built":
@@ -201,7 +204,7 @@ def message_and_sequence(api, name, origin):
     encoded = built.SerializeToString()
     if origin == "parsed in two ways" and name in NUMERIC_FIELDS:
         # The last value is packed if the field is unpacked, and unpacked if the field is packed. It is encoded by the
-        # other field of its type, and the tag is replaced.
+        # other field of its type, and the tag is replaced. A record of one_int64 (3) separates the two records.
         other_field = ("packed_" if name.startswith("many_") else "many_") + name.partition("_")[2]
         number = EVERYTHING.fields_by_name[name].number
         last_record = api.Everything(**{other_field: values[2:]}).SerializeToString()
@@ -391,7 +394,7 @@ def test_an_edit_within_an_edit_has_the_official_effect():
     assert_same_as_official(body)
 
 
-def test_single_elements_and_huge_indexes_have_the_official_result():
+def test_sorting_one_element_and_inserting_at_huge_indexes_have_the_official_results():
     def body(api):
         for message, name in ((api.TensorProto(dims=[1]), "dims"), (api.GraphProto(node=[{"name": "n"}]), "node")):
             values = getattr(message, name)
@@ -463,7 +466,7 @@ MESSAGE_SEQUENCE_EDITS = [
     *[f"s.pop({i})" for i in INDEXES if i not in ("3", "-4")],
     *[f"del s[{i}]" for i in [*INDEXES, *SLICES, "::-2", "1::5", "::0", "'a':"]],
 ]
-# Operations that in the official runtime fail after a partial change.
+# Operations that fail. In the official runtime, some of them change the sequence first.
 PARTIAL_EDITS = snippets(
     """s.append(None); s.append(1); s.append({}); s.append(N()); s.insert(0, None); s.insert(0, {});
         s.insert(0, N()); s.add(no_such_field=1); s.add(value='a'); s.add({'value': 1}); s.add(T()); s.add(None);
@@ -473,7 +476,7 @@ PARTIAL_EDITS = snippets(
 
 
 def tree_and_branches(api, origin):
-    """Return a tree and its sequence of three branches, or of none if the origin is "cleared" or "absent"."""
+    """Return a tree and its sequence of three branches, or of no branches if the origin is "cleared" or "absent"."""
     built = api.Everything.Tree(
         value=0, branches=[{"value": 2, "branches": [{"value": 9}]}, {"trunk": {}}, {"value": 1}]
     )
@@ -545,9 +548,7 @@ def test_a_message_can_be_added_to_itself(code):
     index = 0 if "insert" in code else -1
     popped_message = values.pop(index)
     assert tree == tree_before
-    if popped_message != tree_before:
-        assert popped_message.branches.pop() == type(tree)()
-        assert popped_message == tree_before
+    assert popped_message == tree_before
 
 
 def test_append_adds_a_copy():
@@ -648,8 +649,8 @@ def test_arrays_of_numbers_have_the_expected_types():
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["many_int64", "many_float", "many_string"])
 def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_list(name, seed):
-    # An insertion moves the shorter side of the sequence into free space at that end. If none is left, the sequence is
-    # reallocated.
+    # An insertion moves elements into free memory at an end of the array or in its gap. If that does not suffice, the
+    # array is reallocated.
     rng = random.Random(seed)
     element_type = str if name == "many_string" else int if name == "many_int64" else float
     message = wire.class_namespaces()[0].Everything()

@@ -1,4 +1,4 @@
-"""Iterators, submessages, sequences and arrays whose message is edited or closed while the program refers to them."""
+"""Edit or close a message while the program refers to an iterator, a submessage, a sequence or an array of it."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_oneof_member_that_merged_bytes_replace_and_set_again_starts_empty():
             api.TypeProto(sequence_type={}).SerializeToString()
             + api.TypeProto(tensor_type={"shape": {}}).SerializeToString()
         )
-        # Field 1 is tensor_type, and field 2 of a ValueInfoProto is type.
+        # Field 1 of a TypeProto is tensor_type, and field 2 of a ValueInfoProto is type.
         for data in (sequence_then_tensor, tensor_with_unknown_field + sequence_then_tensor, tensor_with_unknown_field):
             merged, outer = api.TypeProto(), api.ValueInfoProto(type=original)
             merged.CopyFrom(original)
@@ -316,7 +316,7 @@ READS_AND_EDITS = {
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("case", READS_AND_EDITS)
-def test_a_read_or_edit_during_which_a_finalizer_closes_the_document_ends_or_raises_ClosedError(tmp_path, case):
+def test_a_read_or_edit_completes_or_raises_closed_error_while_a_finalizer_closes_the_document(tmp_path, case):
     path = tmp_path / "model.onnx"
     nodes = [NodeProto(name=f"n{i}", input=["x"]) for i in range(100)]
     tensor = TensorProto(int64_data=range(0, 10_000, 100))

@@ -1,4 +1,4 @@
-"""A schema other than ONNX is loaded at run time, and reads the same values as the official runtime."""
+"""Messages of a schema that is loaded at run time have the same values as in the official runtime."""
 
 from __future__ import annotations
 

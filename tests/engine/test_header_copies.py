@@ -115,7 +115,7 @@ def test_values_of_a_file_equal_those_in_memory(tmp_path: Path, seed: int) -> No
 def test_values_and_errors_of_a_damaged_file_equal_those_in_memory(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     data = bytearray(model_bytes(seed))
-    # Invert bits near names and near the number 2048 of dims.
+    # Invert bits near names and near an unpacked dim of 2048.
     for match in rng.choices(list(re.finditer(rb"tensor\d|\x08\x80\x10|graph", data)), k=2):
         position = min(max(match.start() + rng.randint(-12, 12), 0), len(data) - 1)
         data[position] ^= 1 << rng.randint(0, 7)
@@ -187,7 +187,7 @@ def test_listing_maps_at_most_2_mib_of_long_values(tmp_path: Path) -> None:
         assert sum(int(re.search(r"Rss: +(\d+) kB", mapping)[1]) for mapping in mappings) <= 2048
 
 
-@pytest.mark.skipif(os.name != "posix", reason="mapped files are closed on Windows")
+@pytest.mark.skipif(os.name != "posix", reason="no headers are copied on Windows")
 def test_names_are_those_of_the_mapped_file_after_its_descriptor_refers_to_another_file(tmp_path: Path) -> None:
     for name in "ab":
         records = [span(5, span(8, b"%s%d" % (name.encode(), i)) + span(9, LONG_VALUE)) for i in range(4)]

@@ -1,4 +1,4 @@
-"""Reading messages: behaviour of the official runtime, and the additions of onnxwire."""
+"""Messages are read as in the official runtime. Also tests arrays, closing and threads."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def message_of_runtime(request):
     return onnxwire.ModelProto.FromString(DATA) if request.param == "ours" else onnx.ModelProto.FromString(DATA)
 
 
-def evaluate(expression, message):
-    """Return the value of an expression in which `m` is the message, or the builtin base class of its exception."""
+def evaluate(expression, m):
+    """Return the value of an expression that may use `m` and `np`, or the builtin base class of its exception."""
     try:
-        return eval(expression, {"m": message, "np": np})
+        return eval(expression, {"m": m, "np": np})
     except Exception as error:
         return next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
 
@@ -855,7 +855,7 @@ def test_several_threads_can_verify_one_file(path):
 
 
 @pytest.mark.parametrize("_", range(10))
-def test_closing_during_reads_results_in_values_or_closed_error(_):
+def test_reading_and_closing_in_threads_raise_only_closed_and_in_use_errors(_):
     values = list(range(1 << 20, (1 << 20) + 50_000))
     tensor = onnxwire.load(onnx.TensorProto(int64_data=values).SerializeToString(), onnxwire.TensorProto)
 

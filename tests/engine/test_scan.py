@@ -48,7 +48,7 @@ def test_names_in_edited_messages_are_found():
 
 def test_without_a_filter_all_messages_are_yielded():
     assert len(list(select_messages(make_chain(5).graph.node))) == 5
-    # Too many or too long names for a filter.
+    # These names are too many, or too long, for a filter.
     assert NameFilter.of([f"n{i}" for i in range(1000)]) is None
     assert NameFilter.of(["x" * 100_000]) is None
 

@@ -15,11 +15,12 @@ import onnxwire
 
 N_READERS = 4
 N_EDITS = 400
-N_NUMBERS = 20_000  # a run of this many numbers is decoded without the GIL, so that other threads run meanwhile
+# A run of the numbers 0 to N_NUMBERS - 1 has more than 64 KiB. It is decoded without the GIL, while other threads run.
+N_NUMBERS = 40000
 
 
 def encode_model() -> bytes:
-    """Encode a model of 60 nodes with subgraphs, and 60 tensors, of which the first three have N_NUMBERS elements."""
+    """Encode a model of 60 nodes with subgraphs, and 60 tensors: three of N_NUMBERS numbers, and others of 5."""
     graph = onnx.GraphProto(name="main")
     for i in range(60):
         node = graph.node.add(name=f"node {i}", op_type="Conv", input=[f"x {i}", f"w {i}"], output=[f"y {i}"])
