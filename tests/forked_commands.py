@@ -1,4 +1,4 @@
-"""Run `onnxwire` commands in processes that are forked from a server, so that no command starts an interpreter.
+"""Run `onnxwire` commands in processes that are forked from a server, so that few commands start an interpreter.
 
 A new interpreter takes 0.1 to 0.3 s to import the modules of a command; a fork takes 10 ms. The forked processes have
 their own standard streams, working folder and environment, as new processes have.
@@ -24,8 +24,8 @@ from typing import Any
 
 CAN_FORK = sys.platform == "linux" and "ONNXWIRE_SANITIZE" not in os.environ
 MAX_SECONDS = 600  # maximum time of a command
-# Prefixes of variables that the interpreter or the C library reads at startup. A command for which one of them differs
-# runs in a new process.
+# Prefixes of the names of variables that the interpreter or the C library reads at startup. A command whose environment
+# differs from that of this process in such a variable runs in a new interpreter.
 STARTUP_VARIABLES = ("PYTHON", "LC_", "LANG", "LD_", "ONNXWIRE_DROPIN", "MALLOC_")
 
 

@@ -89,14 +89,14 @@ class Program(ProgramGenerator):
 
 
 def edits(data: bytes) -> None:
-    """Run a program of edits, which the bytes select, on messages and documents of both runtimes in lockstep."""
+    """Run a program of edits, which the bytes select, on messages of both runtimes in lockstep."""
     leader = World(False)
     run_program(data, leader, "lockstep", fuzz_edits.run_lockstep)
 
 
 def closings(data: bytes) -> None:
-    """Run a program as `edits` does, with operations that the official runtime lacks: `close`, and edits during other
-    edits."""
+    """Run a program on our messages alone, with operations that the official runtime lacks: `close`, and edits during
+    other edits."""
     run_program(data, World(True), "alone", fuzz_edits.run_alone)
 
 
@@ -169,7 +169,7 @@ def check(data: bytes) -> None:
 
 
 def external(data: bytes) -> None:
-    """Read an external tensor, whose other fields the bytes contain, in a model in `shared_folder`."""
+    """Change the tensor that the bytes encode to external data, and read it in a model in `shared_folder`."""
     try:
         entries = TensorProto.FromString(data)
     except onnxwire.DecodeError:
@@ -236,7 +236,7 @@ def arrays(data: bytes) -> None:
 
 
 def differences(data: bytes) -> None:
-    """Compare two models. The first two bytes are the length of the first one. A model must not differ from itself."""
+    """Compare two models; a model must not differ from itself. The first two bytes are the length of the first model."""
     first_length = int.from_bytes(data[:2], "little")
     first_model, second_model = data[2:][:first_length], data[2:][first_length:]
     try:

@@ -120,7 +120,8 @@ def all_scopes(model):
 def uses_of(scope):
     """Yield the uses of a scope's nodes and of its captured outputs: scope, name, node, slot, kind.
 
-    For a captured name, the scope and the node are those that capture it for the nested graph, and the slot is None.
+    For a captured name, the scope is the one that defines it, the node is the one in that scope that contains the
+    nested graph, and the slot is None. Otherwise the slot is the index of the input or output.
     """
     for i, node in enumerate(scope.message.node):
         for slot, name in enumerate(node.input):

@@ -25,7 +25,7 @@ class HubRequest:
     path: str
     headers: dict[str, str]
     status: int = 0
-    sent: int = 0  # number of bytes of the body
+    sent: int = 0  # number of bytes of the answer's body
 
 
 @dataclass

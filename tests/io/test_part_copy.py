@@ -209,7 +209,7 @@ SOURCE = Payload(0, 0)  # the document of each Piece
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_planned_parts_cover_the_encoding_and_have_the_minimum_size(seed) -> None:
+def test_planned_parts_cover_the_encoding_and_have_at_least_5_mib_except_the_last(seed) -> None:
     """The segments are ranges of the file and literals, chosen at random."""
     import random
 
