@@ -236,7 +236,7 @@ def arrays(data: bytes) -> None:
 
 
 def differences(data: bytes) -> None:
-    """Compare two models; a model must not differ from itself. The first two bytes are the length of the first model."""
+    """Compare two models; a model must not differ from itself. The first two bytes are the first model's length."""
     first_length = int.from_bytes(data[:2], "little")
     first_model, second_model = data[2:][:first_length], data[2:][first_length:]
     try:

@@ -52,7 +52,7 @@ def test_views_are_small_and_not_tracked_by_the_garbage_collector() -> None:
     for view in (model, model.graph, model.graph.node, model.graph.node.__iter__(), model.opset_import[0]):
         assert not gc.is_tracked(view)
         assert not hasattr(view, "__dict__")
-    # 64 bytes, and a slot of 16 bytes for each of the two fields.
+    # Besides the header of an object: 64 bytes, and a slot of 16 bytes for each of the two fields.
     assert sys.getsizeof(model.opset_import[0]) <= object.__basicsize__ + 64 + 2 * 16
 
 

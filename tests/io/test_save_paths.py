@@ -186,7 +186,7 @@ def test_links_of_another_user_in_a_world_writable_folder_are_not_followed(publi
 @needs_linux
 @pytest.mark.parametrize("swapped_kind", ["file", "folder"])
 def test_swapping_a_path_between_any_two_system_calls_has_no_effect_outside(tmp_path, swapped_kind):
-    """An attacker with write access to the model's folder runs before each system call."""
+    """An attacker with write access to the model's folder swaps the path before the n-th system call, for every n."""
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "w.data").write_bytes(b"precious")
