@@ -72,8 +72,8 @@ def model() -> onnxwire.ModelProto:
     return onnxwire.ModelProto.FromString(message.SerializeToString())
 
 
-def instances() -> dict[type, Callable[[], Any]]:
-    """Return a dict: type → function that makes an object of this type."""
+def instances() -> dict[type, list[Callable[[], Any]]]:
+    """Return a dict: type → functions that make objects of this type."""
     from partial_documents import partial_document
 
     from onnxwire.arrow._columns import Columns
@@ -116,9 +116,9 @@ def instances() -> dict[type, Callable[[], Any]]:
         lambda: Scopes(Facts(model()._document, onnxwire.ModelProto)),
         lambda: Problem("rule", "error", "graph", 5, "text"),
     ]
-    makers_by_type: dict[type, Callable[[], Any]] = {}
+    makers_by_type: dict[type, list[Callable[[], Any]]] = {}
     for maker in makers:
-        makers_by_type.setdefault(type(maker()), maker)
+        makers_by_type.setdefault(type(maker()), []).append(maker)
     return makers_by_type
 
 
@@ -208,10 +208,10 @@ def calls(
     yield f"{cls.__module__}.{cls.__qualname__} copied, pickled and printed", copy_pickle_and_print
 
 
-def class_assignments(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
+def class_assignments(makers: dict[type, list[Callable[[], Any]]]) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield (name, function) for each class: the function assigns all other classes to `__class__` of an object.
 
-    The assignments must fail, because later accesses would crash.
+    makers: the result of `instances`. The assignments must fail, because later accesses would crash.
     """
     types_ = [cls for cls in extension_types() if cls.__flags__ & HEAP_TYPE or cls in makers]
     for cls in types_:
@@ -225,7 +225,7 @@ def class_assignments(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[s
                         # Field 1: the number 1; field 2: "a"; field 3: a message whose field 1 is 1.
                         cls.FromString(b"\x08\x01\x12\x01a\x1a\x02\x08\x01")
                         if hasattr(cls, "FromString")
-                        else makers[cls]()
+                        else makers[cls][0]()
                     )
                 except Exception:
                     continue
@@ -267,7 +267,7 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
 
     def make_foreign_objects() -> list[Any]:
         objects: list[Any] = [None, 5, [], object(), "a", b"\x08\x01", onnx.ModelProto(), onnx.TensorProto().dims]
-        return objects + [make() for make in makers.values()]
+        return objects + [make() for type_makers in makers.values() for make in type_makers]
 
     uninitialised_objects: list[Any] = []
     types_ = extension_types()
@@ -278,10 +278,7 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
         )
         uninitialised_own = [instance for instance in uninitialised_objects if isinstance(instance, cls)]
         # A maker of `makers` returns a new object for each call, since a call may close or empty its argument.
-        own_makers = [
-            *(lambda instance=instance: instance for instance in uninitialised_own),
-            *([makers[cls]] if cls in makers else []),
-        ]
+        own_makers = [*(lambda instance=instance: instance for instance in uninitialised_own), *makers.get(cls, [])]
         if issubclass(cls, onnxwire.Message) and cls.__name__ not in (
             "Message",
             "ModelProto",

@@ -73,7 +73,7 @@ def checksums_detect_mix(folder):
 
 @contextlib.contextmanager
 def call_at_event(number, function):
-    """Call `function` at an event: before or after a system call, or at a line of the modules TRACED_FILES.
+    """Call `function` at an event: before or after a call of the modules posix and fcntl, or at a line of TRACED_FILES.
 
     number: the index of the event, counted from 0.
     Yields a function that returns whether the event was reached.

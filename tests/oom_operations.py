@@ -382,7 +382,7 @@ add_edit("edit a merged message", lambda m: setattr(m.graph, "name", "merged"), 
 add_edit(
     "edit many",
     rename_all,
-    message_maker(LONG_DATA),
+    message_maker(MANY_NODES),
     read_content=lambda m: unexpected_names_of(m.graph),
 )
 add_edit("deepcopy", copy.deepcopy, edited_model)

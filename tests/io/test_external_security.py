@@ -371,7 +371,7 @@ def test_the_search_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyP
         (case.folder / f"other{i}").touch()
         (case.folder / "sub" / f"other{i}").touch()
     assert case.read("w.bin") == DATA
-    # The limits are ten thousand files, and folders nested 32 deep.
+    # The limits are 10,000 entries of folders, and folders nested 32 deep.
     monkeypatch.setattr(external_files, "_MAX_ENTRIES", 20)
     case.assert_refused("w.bin", match="hard links")
     monkeypatch.setattr(external_files, "_MAX_ENTRIES", 10_000)
