@@ -1,4 +1,4 @@
-"""The schema of everything.md, which has fields of every type, as onnxwire's and as official classes."""
+"""The schema of everything.md, which has fields of every type except groups, as onnxwire's and as official classes."""
 
 from __future__ import annotations
 

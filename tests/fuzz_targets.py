@@ -303,7 +303,7 @@ TARGETS = {
 
 
 def run(name: str, data: bytes) -> None:
-    """Run a target on an input, for at most 60 seconds."""
+    """Run a target on the first MAX_INPUT_BYTES of an input. A signal ends the process after 60 seconds."""
     signal.alarm(60)
     try:
         TARGETS[name](data[:MAX_INPUT_BYTES])

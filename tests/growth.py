@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from instruction_counter import Counter
 
 SIZES = (20, 200, 2_000)  # numbers of nodes or elements
-LARGE_SIZES = (400, 4_000, 40_000)  # the sizes with --long
+LARGE_SIZES = (400, 4_000, 40_000)  # additional sizes with --long
 
 
 @cache

@@ -69,7 +69,7 @@ def test_a_parent_has_no_reference_to_a_child() -> None:
 @pytest.mark.skipif(
     bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="strings are not cached in free-threaded Python"
 )
-def test_short_strings_are_interned_and_few_are_cached() -> None:
+def test_short_strings_are_shared_and_few_are_cached() -> None:
     nodes = [helper.make_node("Relu", [f"in{i}"], [f"out{i}"]) for i in range(5000)]
     model = onnxwire.ModelProto.FromString(helper.make_model(helper.make_graph(nodes, "g", [], [])).SerializeToString())
     names = [node.op_type for node in model.graph.node]
