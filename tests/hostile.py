@@ -3,8 +3,8 @@
 `hostile_models.py` makes a file of n bytes. A call on that file must return or raise an onnxwire error within two
 limits. Its memory, beyond that of the process before, is at most 30 n + 64 MiB (in most tests 30 n + 16 MiB). Its time
 is at most that of 100 n + 20,000,000 iterations ("rounds") of an empty Python loop: 10.4 seconds for 5 MB if a round
-takes 20 ns. Output counts towards n, like input. The tests check memory and instructions (`count_pairs`). Run as a
-script, this module also measures time, and prints each violation:
+takes 20 ns. Printed text, and output whose size a call returns, count towards n, like input. The tests check memory and
+instructions (`count_pairs`). Run as a script, this module also measures time, and prints each violation:
 
     python tests/hostile.py --bytes 2000000
 """
@@ -51,7 +51,7 @@ DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 # --- calls on models
 #
 # A call is a function of the path of a file and a folder for output. It returns the size of its output without printed
-# text, in bytes or characters, or 0 or None if there is no other output.
+# text, in bytes or characters. 0 or None: no other output counts.
 
 
 def model_call(function):

@@ -74,8 +74,8 @@ DEMANDING_WRITER_PAIRS = {
     "one name of all nodes": ("catalog",),
     "empty graph.initializer": ("catalog",),
 }
-"""Calls, by model, for which a simple algorithm exceeds the limits. The output of the writers is hundreds of times the
-input."""
+"""Calls, by model, for which a simple algorithm exceeds the limits. The output of the writers may be hundreds of times
+the input."""
 
 
 LARGE_DEMANDING_PAIRS = {

@@ -1,4 +1,5 @@
-"""Files that are written to while a model that is mapped from them is open: reads raise errors."""
+"""Files that are written to while a model that is mapped from them is open: reading payloads and encoding raise
+errors."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""Files that change on the server while they are read: they raise an error, or yield the values of one version."""
+"""Files that change on the server while they are read: a read raises an error, or returns the values of one version."""
 
 from __future__ import annotations
 
