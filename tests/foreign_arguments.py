@@ -46,7 +46,8 @@ def subclasses(cls: type) -> Iterator[type]:
 
 
 def extension_types() -> list[type]:
-    """Return every message class and every class that the modules implement in C, also those without a public name."""
+    """Return every message class and every class that the extension modules implement, also those without a public
+    name."""
     names = {module.__name__ for module in extension_modules()} | {"onnxwire"}
     onnxwire.load_schema(str(Path(__file__).with_name("everything.md")))
     message = importlib.import_module("onnxwire.engine.message").Message

@@ -262,7 +262,7 @@ MODES = {"lockstep": run_lockstep, "identity": run_identity, "alone": run_alone,
 
 def run_program(mode, seed, lines, trace) -> None:
     """Run one program: the given lines, or, if `lines` is None, a program drawn from the seed."""
-    is_compared = mode in ("lockstep", "identity")  # lines are drawn by the state of the official runtime
+    is_compared = mode in ("lockstep", "identity")  # then the official world is the leader
     leader = World(not is_compared)
     rng = random.Random(seed)
     source = (

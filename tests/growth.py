@@ -209,7 +209,7 @@ def diff_by_structure(old, new):
 
 # Label → (function that makes the arguments for a size, function whose instructions are counted).
 CALLS = {
-    # This call executes about 45,000 instructions per node, so its models have half as many nodes.
+    # This call executes many instructions per node, so its models have half as many nodes.
     "diff by structure": (lambda n: renamed_pair(n // 4), diff_by_structure),
     **{
         call.__name__: (lambda n: (load_chain(n),), call)

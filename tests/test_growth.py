@@ -67,7 +67,7 @@ def test_opening_and_listing_20_gib_of_weights_causes_about_as_many_page_faults_
 
 
 @pytest.mark.skipif(not IO_COUNTS.exists(), reason="the system does not count the bytes of calls")
-def test_saving_reads_and_writes_each_byte_once(tmp_path):
+def test_saving_reads_each_byte_at_most_once_and_writes_each_byte_once(tmp_path):
     def bytes_of_calls():
         return {name: int(count) for name, count in (line.split(":") for line in IO_COUNTS.read_text().splitlines())}
 

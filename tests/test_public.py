@@ -1,4 +1,4 @@
-"""The three lists of public names agree, and each public object has `onnxwire` as its `__module__`."""
+"""`__all__`, `_LAZY` and the imports for type checkers agree, and public objects have `onnxwire` as `__module__`."""
 
 import ast
 import importlib.util

@@ -1,4 +1,5 @@
-"""A Hugging Face Hub on the loopback: it redirects large files to signed, expiring addresses of another server."""
+"""A Hugging Face Hub on the loopback: requests for large files are redirected to signed, expiring addresses of another
+server."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def encode_model(value: float) -> bytes:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Write a model whose weights are 1. Return its path once later writes have a later time."""
+    """Write a model whose weights are 1. Return its path when a later write would have a later modification time."""
     path = tmp_path / "model.onnx"
     path.write_bytes(encode_model(1))
     wait_for_later_time(path)
