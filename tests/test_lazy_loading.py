@@ -60,10 +60,10 @@ def test_a_parent_has_no_reference_to_a_child() -> None:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"]) for _ in range(100)], "g", [], [])
     model = onnxwire.ModelProto.FromString(helper.make_model(graph).SerializeToString())
     assert model.graph is not model.graph
-    n_objects_before = len(gc.get_objects())
+    n_blocks_before = sys.getallocatedblocks()  # gc.get_objects does not return views, which are not tracked
     for node in model.graph.node:
         assert node.op_type == "Relu"
-    assert len(gc.get_objects()) <= n_objects_before + 5
+    assert sys.getallocatedblocks() <= n_blocks_before + 50  # references to the nodes would keep 100 blocks
 
 
 @pytest.mark.skipif(
