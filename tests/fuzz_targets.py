@@ -189,14 +189,14 @@ def external(data: bytes) -> None:
                 str(info)
             for problem in onnxwire.check(path):
                 str(problem)
-            bytes(loaded_model.graph.initializer[0].numpy().reshape(-1).view("u1"))
+            assert b"secret" not in bytes(loaded_model.graph.initializer[0].numpy().reshape(-1).view("u1"))
 
 
 _temporary_folder: tempfile.TemporaryDirectory[str] | None = None
 
 
 def shared_folder() -> Path:
-    """Return a folder with a data file `a`. Models in it must not read `../outside`."""
+    """Return a folder with a data file `a`. Models in it must not read the text "secret" in `../outside`."""
     global _temporary_folder
     if _temporary_folder is None:
         _temporary_folder = tempfile.TemporaryDirectory()
