@@ -91,6 +91,7 @@ def instances() -> dict[type, list[Callable[[], Any]]]:
         message.graph.initializer[0].dims.append(3)
         return message
 
+    # b"\x08\x01" is the number 1 in field 1.
     makers: list[Callable[[], Any]] = [
         model,
         edited_model,

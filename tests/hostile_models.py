@@ -18,6 +18,9 @@ from onnxwire import ModelProto
 # TensorShapeProto: 1 dim. TensorShapeProto.Dimension: 1 dim_value, 2 dim_param. SparseTensorProto: 1 values.
 # FunctionProto: 1 name, 4 input, 7 node. TrainingInfoProto: 3 initialization_binding. OperatorSetIdProto: 2 version.
 # StringStringEntryProto: 1 key, 2 value. TensorAnnotation: 1 tensor_name, 2 quant_parameter_tensor_names.
+#
+# Tags in bytes literals: \x08, \x10, \x70 and \xa0\x01 precede a varint of the fields 1, 2, 14 and 20; \x0a and \x12
+# precede the length and the bytes of the fields 1 and 2.
 
 
 def fields(*path):

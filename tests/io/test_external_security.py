@@ -747,7 +747,7 @@ def test_the_location_in_every_field_with_a_tensor_is_checked(case: Case) -> Non
 
 
 def load_and_save(case: Case, *tensors: onnx.TensorProto, **options: Any) -> None:
-    """Load a model of these tensors and save it in a new folder. Errors of the save are ignored."""
+    """Load a model of these tensors and save it in the folder `out`. Errors of the save are ignored."""
     case.model.write_bytes(encode_tensors(*tensors))
     (case.folder / "out").mkdir(exist_ok=True)
     with onnxwire.load(case.model) as model, contextlib.suppress(Error), warnings.catch_warnings():

@@ -137,7 +137,7 @@ def test_a_directory_raises_is_a_directory_error(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads everything")
 def test_an_unreadable_file_raises_permission_error(tmp_path: Path) -> None:
     path = tmp_path / "secret.onnx"
-    path.write_bytes(b"\x08\x01")
+    path.write_bytes(b"\x08\x01")  # ir_version 1
     path.chmod(0)
     with pytest.raises(PermissionError) as error_info:
         onnxwire.load(path)

@@ -167,7 +167,7 @@ def test_a_store_object_of_the_caller_has_no_cache(tmp_path, monkeypatch) -> Non
     from obstore.store import MemoryStore
 
     store = MemoryStore()
-    store.put("m.onnx", b"\x08\x09")
+    store.put("m.onnx", b"\x08\x09")  # ir_version 9
     with pytest.raises(TypeError, match="cache="):
         ow.load("m.onnx", store=store, cache=tmp_path)
     monkeypatch.setenv("ONNXWIRE_CACHE", str(tmp_path / "cache"))

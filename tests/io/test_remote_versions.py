@@ -163,7 +163,8 @@ def test_a_file_with_a_too_recent_time_is_requested_again() -> None:
 
 @pytest.mark.parametrize("set_version", [no_version, written_in_current_second, written_in_future])
 def test_without_a_version_a_file_is_read_completely_or_refused(set_version) -> None:
-    with ObjectServer({"m.onnx": make_version(1), "large.onnx": Pieces(b"\x08\x09", 300 << 20)}) as server:
+    large_pieces = Pieces(b"\x08\x09", 300 << 20)  # ir_version 9, and 300 MiB
+    with ObjectServer({"m.onnx": make_version(1), "large.onnx": large_pieces}) as server:
         set_version(server.state, 1)
         with (
             pytest.warns(UserWarning, match="identify versions of a file"),

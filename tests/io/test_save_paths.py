@@ -381,6 +381,7 @@ def test_the_missing_directory_of_a_links_target_is_named(tmp_path, options):
 
 
 INVALID_NAMES = ["a\0b", "\ud800"]
+# b"\x08\x08" is a model with ir_version 8.
 PATH_FUNCTIONS = {
     "load": onnxwire.load,
     "external_root": lambda path: onnxwire.load(b"\x08\x08", external_root=path),
