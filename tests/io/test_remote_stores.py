@@ -277,7 +277,7 @@ def test_a_command_with_untrusted_follows_no_redirect(words, tmp_path) -> None:
     assert not (tmp_path / "out.onnx").is_file() or words[0] == "catalog"
 
 
-def test_one_store_is_made_for_each_server_options_and_environment(monkeypatch) -> None:
+def test_one_store_is_made_for_each_combination_of_server_options_and_environment(monkeypatch) -> None:
     from onnxwire.io.remote import stores
 
     roots = []

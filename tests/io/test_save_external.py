@@ -350,7 +350,7 @@ def test_models_without_checksums_are_valid(path):
 
 @EVERY_CHOICE
 @BOTH_MMAP_MODES
-def test_external_none_restores_the_original_model(path, options, is_mapped):
+def test_a_save_with_external_none_restores_the_original_model(path, options, is_mapped):
     original = onnx.load(path)
     onnxwire.save(onnxwire.load(path), path, **options)
     with onnxwire.load(path, mmap=is_mapped) as model:
