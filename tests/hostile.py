@@ -546,9 +546,9 @@ def run(size, slack, models, calls, report=None, is_timed=False):
                     # Another process may have used the cache or the core: measure again.
                     memory, rounds, n_output, fault = measure(call, path, len(data), seconds, address_space)
                 if not fault and memory > limits[0] and label not in FOREIGN_CALLS:
-                    fault = f"{memory / MIB:.0f} MiB, {memory / max(n, 1):.0f} bytes for each byte"
+                    fault = f"{memory / MIB:.0f} MiB of memory, {memory / max(n, 1):.0f} bytes for each of {n:,} bytes"
                 if is_timed and not fault and rounds > limits[1] and label not in FOREIGN_CALLS:
-                    fault = f"{rounds * seconds:.1f} s, {rounds / max(n, 1):,.0f} rounds for each byte"
+                    fault = f"{rounds * seconds:.1f} s, {rounds / max(n, 1):,.0f} rounds for each of {n:,} bytes"
                 if fault:
                     faults.append(f"{model_name}: {label}: {fault}")
                 if report is not None:
