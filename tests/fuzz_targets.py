@@ -95,8 +95,8 @@ def edits(data: bytes) -> None:
 
 
 def closings(data: bytes) -> None:
-    """Run a program on our messages alone, with operations that the official runtime lacks: `close`, and edits during
-    other edits."""
+    """Run a program on onnxwire's messages alone, with operations that the official runtime lacks: `close`, and edits
+    during other edits."""
     run_program(data, World(True), "alone", fuzz_edits.run_alone)
 
 

@@ -3,7 +3,7 @@
 Each trial makes a new state, and makes the n-th allocation of the operation fail; n is 1, 2, … up to the number of its
 allocations. A trial checks that the operation raised MemoryError or succeeded; that the state is that before or after
 the operation; that Python reported no unraisable exception; that the garbage collector is enabled; and that no
-temporary file remains. From n = 2 on, several more trials check that no memory leaks, except for operations with
+temporary file remains. From n = 2 on, further trials check that no memory leaks, except for operations with
 `keeps_memory`. With `--burst B`, the allocations n to n + B - 1 fail.
 
 The program prints the name of an operation and n before each trial, so that after a crash the last line names the
