@@ -51,7 +51,7 @@ DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 # --- calls on models
 #
 # A call is a function of the path of a file and a folder for output. It returns the size of its output without printed
-# text, in bytes or characters. 0 or None: no other output counts.
+# text, in bytes or characters. If it returns 0 or None, only printed text counts as its output.
 
 
 def model_call(function):
