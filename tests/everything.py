@@ -1,4 +1,4 @@
-"""The schema of everything.md, which uses each feature of the table notation, as onnxwire's and as official classes."""
+"""The schema of everything.md, which has fields of every type except groups, as onnxwire's and as official classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ PATH = os.path.join(os.path.dirname(__file__), "everything.md")
 
 
 def official_class(full_name, pool=None):
-    """Return the official runtime's class of a message. pool: an official descriptor pool; default: that of onnx."""
+    """Return the official runtime's class of a message. pool: an official descriptor pool; default: protobuf's default
+    pool, which has the messages of onnx."""
     pool = pool or descriptor_pool.Default()
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))
 

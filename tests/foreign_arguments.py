@@ -1,8 +1,9 @@
-"""Call every attribute of every extension type with objects of wrong types: `foreign_arguments.py [START]`.
+"""Call attributes of extension types, and functions of extension modules, with objects of wrong types:
+`foreign_arguments.py [START]`.
 
-A call may raise or return anything, but not crash. The program prints the index and name of each attribute before its
-calls, so that after a crash the last line names the attribute. START is the index of the first attribute to call. Run
-the program in a child process, in a temporary folder.
+A call may raise or return anything, but not crash. The program prints the index and name of each attribute or function
+before its calls, so that after a crash the last line names the attribute or function. START is the index of the first
+one to call. Run the program in a child process, in a temporary folder.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ OBJECT_ATTRIBUTES = set(dir(object))
 
 
 def extension_modules() -> list[types.ModuleType]:
-    """Import and return every extension module of the package."""
+    """Import and return the extension modules of the package, except onnxwire.dropin.audit."""
     root = Path(onnxwire.__file__).parent
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
     names = [".".join(path.relative_to(root.parent).parts)[: -len(suffix)] for path in sorted(root.rglob(f"*{suffix}"))]
@@ -45,21 +46,18 @@ def subclasses(cls: type) -> Iterator[type]:
 
 
 def extension_types() -> list[type]:
-    """Return every message class and every class that the modules implement in C, also those without a public name."""
-    modules = extension_modules()
-    names = {module.__name__ for module in modules} | {"onnxwire"}
+    """Return every message class and every class that the extension modules implement, also those without a public
+    name."""
+    names = {module.__name__ for module in extension_modules()} | {"onnxwire"}
     onnxwire.load_schema(str(Path(__file__).with_name("everything.md")))
     message = importlib.import_module("onnxwire.engine.message").Message
-    classes = dict.fromkeys(
-        cls
-        for cls in subclasses(object)
-        if issubclass(cls, message) or (cls.__module__ in names and not cls.__flags__ & HEAP_TYPE)
-    )
-    for module in modules:
-        classes.update(
-            dict.fromkeys(value for value in vars(module).values() if isinstance(value, type) and value in classes)
+    return list(
+        dict.fromkeys(
+            cls
+            for cls in subclasses(object)
+            if issubclass(cls, message) or (cls.__module__ in names and not cls.__flags__ & HEAP_TYPE)
         )
-    return list(classes)
+    )
 
 
 def model() -> onnxwire.ModelProto:
@@ -75,8 +73,8 @@ def model() -> onnxwire.ModelProto:
     return onnxwire.ModelProto.FromString(message.SerializeToString())
 
 
-def instances() -> dict[type, Callable[[], Any]]:
-    """Return a dict: type that can be instantiated → function that makes an object of this type."""
+def instances() -> dict[type, list[Callable[[], Any]]]:
+    """Return a dict: type → functions that make objects of this type."""
     from partial_documents import partial_document
 
     from onnxwire.arrow._columns import Columns
@@ -93,6 +91,7 @@ def instances() -> dict[type, Callable[[], Any]]:
         message.graph.initializer[0].dims.append(3)
         return message
 
+    # b"\x08\x01" is the number 1 in field 1.
     makers: list[Callable[[], Any]] = [
         model,
         edited_model,
@@ -119,9 +118,9 @@ def instances() -> dict[type, Callable[[], Any]]:
         lambda: Scopes(Facts(model()._document, onnxwire.ModelProto)),
         lambda: Problem("rule", "error", "graph", 5, "text"),
     ]
-    makers_by_type: dict[type, Callable[[], Any]] = {}
+    makers_by_type: dict[type, list[Callable[[], Any]]] = {}
     for maker in makers:
-        makers_by_type.setdefault(type(maker()), maker)
+        makers_by_type.setdefault(type(maker()), []).append(maker)
     return makers_by_type
 
 
@@ -147,10 +146,12 @@ def uninitialised_objects_of(cls: type) -> Iterator[Any]:
 def calls(
     cls: type, make_foreign_objects: Callable[[], list[Any]], own_makers: list[Callable[[], Any]]
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield (name, function) for each attribute of a class: the function calls it with objects of wrong types.
+    """Yield (name, function) for each attribute of a class: the function calls it with objects of wrong types. The last
+    function copies, pickles and prints objects of the class.
 
     make_foreign_objects: returns new objects of other types. Each attribute gets new ones, since calls that extend a
-    sequence by itself would otherwise make millions of elements. own_makers: functions that make objects of the class.
+    sequence by itself would otherwise make millions of elements. own_makers: functions that return objects of the
+    class.
     """
     names = [name for name in dir(cls) if name not in OBJECT_ATTRIBUTES or name in vars(cls)]
     for name in names:
@@ -209,10 +210,10 @@ def calls(
     yield f"{cls.__module__}.{cls.__qualname__} copied, pickled and printed", copy_pickle_and_print
 
 
-def class_assignments(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
+def class_assignments(makers: dict[type, list[Callable[[], Any]]]) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield (name, function) for each class: the function assigns all other classes to `__class__` of an object.
 
-    The assignments must fail, because later accesses would crash.
+    makers: the result of `instances`. The assignments must fail, because later accesses would crash.
     """
     types_ = [cls for cls in extension_types() if cls.__flags__ & HEAP_TYPE or cls in makers]
     for cls in types_:
@@ -226,7 +227,7 @@ def class_assignments(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[s
                         # Field 1: the number 1; field 2: "a"; field 3: a message whose field 1 is 1.
                         cls.FromString(b"\x08\x01\x12\x01a\x1a\x02\x08\x01")
                         if hasattr(cls, "FromString")
-                        else makers[cls]()
+                        else makers[cls][0]()
                     )
                 except Exception:
                     continue
@@ -239,8 +240,8 @@ def class_assignments(makers: dict[type, Callable[[], Any]]) -> Iterator[tuple[s
 
 
 def module_functions(make_foreign_objects: Callable[[], list[Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield (name, function) for each function of the extension modules: the function calls it with 0 to 5 foreign
-    arguments."""
+    """Yield (name, call) for each function of the extension modules: `call` calls the function with 0 to 5 objects of
+    wrong types."""
     for module in extension_modules():
         for name, value in vars(module).items():
             if not isinstance(value, types.BuiltinFunctionType) or value.__module__ != module.__name__:
@@ -268,7 +269,7 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
 
     def make_foreign_objects() -> list[Any]:
         objects: list[Any] = [None, 5, [], object(), "a", b"\x08\x01", onnx.ModelProto(), onnx.TensorProto().dims]
-        return objects + [make() for make in makers.values()]
+        return objects + [make() for type_makers in makers.values() for make in type_makers]
 
     uninitialised_objects: list[Any] = []
     types_ = extension_types()
@@ -279,10 +280,7 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
         )
         uninitialised_own = [instance for instance in uninitialised_objects if isinstance(instance, cls)]
         # A maker of `makers` returns a new object for each call, since a call may close or empty its argument.
-        own_makers = [
-            *(lambda instance=instance: instance for instance in uninitialised_own),
-            *([makers[cls]] if cls in makers else []),
-        ]
+        own_makers = [*(lambda instance=instance: instance for instance in uninitialised_own), *makers.get(cls, [])]
         if issubclass(cls, onnxwire.Message) and cls.__name__ not in (
             "Message",
             "ModelProto",
@@ -296,7 +294,7 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def main() -> None:
-    """Make all calls from index START on, after the objects that are made without constructors."""
+    """Make the objects without constructors, and all other calls from index START on."""
     start = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     gc.disable()
     for i, (name, call) in enumerate(all_calls()):

@@ -1,7 +1,8 @@
-"""Run `onnxwire` commands in processes that are forked from a server, so that no command starts an interpreter.
+"""Run `onnxwire` commands in processes that are forked from a server, so that they start no interpreter.
 
 A new interpreter takes 0.1 to 0.3 s to import the modules of a command; a fork takes 10 ms. The forked processes have
-their own standard streams, working folder and environment, as new processes have.
+their own standard streams, working folder and environment, as new processes have. A command runs in a new interpreter
+if CAN_FORK is false, or if its environment differs in one of the STARTUP_VARIABLES.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ from typing import Any
 
 CAN_FORK = sys.platform == "linux" and "ONNXWIRE_SANITIZE" not in os.environ
 MAX_SECONDS = 600  # maximum time of a command
-# Prefixes of variables that the interpreter or the C library reads at startup. A command for which one of them differs
-# runs in a new process.
+# Prefixes of the names of variables that the interpreter or the C library reads at startup.
 STARTUP_VARIABLES = ("PYTHON", "LC_", "LANG", "LD_", "ONNXWIRE_DROPIN", "MALLOC_")
 
 

@@ -1,4 +1,4 @@
-"""Compare the reading of randomly damaged models with the official runtime: `fuzz.py --seconds SECONDS`, `make fuzz`.
+"""Read randomly damaged models with onnxwire and the official runtime: `fuzz.py --seconds SECONDS`, `make fuzz`.
 
 The program damages models of the `onnx` package at random offsets. It checks that `verify` accepts exactly the bytes
 that the official parser accepts, and that reading a field returns a value or raises DecodeError and nothing else.

@@ -62,12 +62,12 @@ def main() -> int:
 def fuzz(names: list[str], seconds: int) -> int:
     """Run targets in child processes, one per processor at a time; print the results; return 1 if there are findings.
 
-    names: default: all targets. seconds: the time for all targets together.
+    names: of targets; empty for all. seconds: the time for all targets together; each target has at least 10 seconds.
     """
     from fuzz_targets import TARGETS, seeds
 
     names = names or list(TARGETS)
-    workers = os.cpu_count() or 1
+    workers = min(os.cpu_count() or 1, len(names))
     seconds_per_target = max(seconds * workers // len(names), 10)
     for name in names:
         folder = WORK / "seeds" / name
@@ -85,7 +85,7 @@ def fuzz(names: list[str], seconds: int) -> int:
 
 def run_in_child(name: str, seconds: int) -> tuple[int, int, int, str]:
     """Run the fuzzer on one target in a child process; return the numbers of executions, edges and inputs, and a text
-    with the paths of findings."""
+    with the paths of findings or, for another failure, the exit status."""
     folders = [WORK / "corpus" / name, WORK / "seeds" / name]
     if (CORPUS / name).is_dir():
         folders.append(CORPUS / name)
@@ -130,7 +130,7 @@ def run_fuzzer(name: str, arguments: list[str]) -> int:
 
 
 def print_reached_lines(new_inputs: Path | None) -> int:
-    """Print how many lines of each module the corpora reach.
+    """Print how many lines of each module the seeds and the corpora reach.
 
     new_inputs: a folder with a folder of inputs for each target. Inputs that reach further lines are copied to CORPUS.
     """

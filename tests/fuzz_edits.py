@@ -8,10 +8,11 @@ fuzz-sanitized`.
 Mode lockstep runs each line in both worlds (see worlds.py), ours and the official one, and compares results and errors,
 and at the end all messages and their bytes. Mode identity also compares which variables are the same object. Mode alone
 runs operations that the official runtime lacks, such as an edit or `close()` in the middle of another operation; it
-checks that all errors are onnxwire's and that the bytes are valid. Mode threads runs a reader and an editor at the same
-time.
+checks that only expected errors are raised (ALLOWED_ERRORS) and that the bytes are valid. Mode threads runs a reader
+and an editor at the same time.
 
-Programs run in child processes. A program that fails or crashes is shortened and printed.
+Programs run in child processes. Of the programs that fail or crash with one kind of fault, the first is shortened and
+printed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from onnxwire.engine.view import count_views, keep_identity
 
 MAX_LINES = 70  # maximum number of lines of a program
 BATCH_SIZE = 50  # number of programs per process
-MAX_SECONDS = 20  # maximum time of one program
+MAX_SECONDS = 20  # maximum time of one program; five times as much with a sanitizer
 MAX_ADDRESS_SPACE = 6 << 30  # bytes
 EDITOR_ROUNDS = 20  # number of repetitions of the editor's lines beside a reader
 ALLOWED_ERRORS = (onnxwire.Error, PlannedError, StopIteration, Skipped)
@@ -61,7 +62,7 @@ class Finding(Exception):
 
     def __init__(self, kind, line, text, outcomes=""):
         super().__init__(f"{kind}: {line}: {text}")
-        # Method names after a dot except of `M.` (the namespace of classes), and names of functions.
+        # Names of methods (after a dot, but not in `M.`, the namespace of classes), and names of functions.
         call_names = re.findall(r"(?<!M)\.(\w+)\(|\b([a-z_]{2,})\(", line)
         call_name = (
             "".join(call_names[-1]) if call_names else " = " if " = " in line else "[]" if "[" in line else "get"
@@ -71,8 +72,9 @@ class Finding(Exception):
 
 # --- one program
 #
-# In the functions of the modes, `source` is a Script or a ProgramGenerator, `leader` is the World by whose values lines
-# are drawn, and `trace` is the descriptor of the file to which each line is written before it is run.
+# In the functions of the modes, `source` is a Script or a ProgramGenerator, `leader` is the World whose values a
+# ProgramGenerator considers when it draws a line, and `trace` is the descriptor of the file to which each line is
+# written before it is run.
 
 
 class Script:
@@ -260,7 +262,7 @@ MODES = {"lockstep": run_lockstep, "identity": run_identity, "alone": run_alone,
 
 def run_program(mode, seed, lines, trace) -> None:
     """Run one program: the given lines, or, if `lines` is None, a program drawn from the seed."""
-    is_compared = mode in ("lockstep", "identity")  # lines are drawn by the state of the official runtime
+    is_compared = mode in ("lockstep", "identity")  # then the official world is the leader
     leader = World(not is_compared)
     rng = random.Random(seed)
     source = (
@@ -369,7 +371,7 @@ def run_lines(mode, lines) -> Outcome:
 def shorten(mode, outcome, seconds=60) -> Outcome:
     """Remove lines as long as the remaining lines fail with a fault of the same kind; return the shortest outcome.
 
-    Lines with `exclude` remain: without them, the comparison would find known differences.
+    seconds: the maximum time. Lines with `exclude` remain: without them, the comparison would find known differences.
     """
     end = time.monotonic() + seconds
     shortest = run_lines(mode, outcome.lines)

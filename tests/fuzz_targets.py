@@ -89,14 +89,14 @@ class Program(ProgramGenerator):
 
 
 def edits(data: bytes) -> None:
-    """Run a program of edits, which the bytes select, on messages and documents of both runtimes in lockstep."""
+    """Run a program of edits, which the bytes select, on messages of both runtimes in lockstep."""
     leader = World(False)
     run_program(data, leader, "lockstep", fuzz_edits.run_lockstep)
 
 
 def closings(data: bytes) -> None:
-    """Run a program as `edits` does, with operations that the official runtime lacks: `close`, and edits during other
-    edits."""
+    """Run a program on onnxwire's messages alone, with operations that the official runtime lacks: `close`, and edits
+    during other edits."""
     run_program(data, World(True), "alone", fuzz_edits.run_alone)
 
 
@@ -169,7 +169,7 @@ def check(data: bytes) -> None:
 
 
 def external(data: bytes) -> None:
-    """Read an external tensor, whose other fields the bytes contain, in a model in `shared_folder`."""
+    """Change the tensor that the bytes encode to external data, and read it in a model in `shared_folder`."""
     try:
         entries = TensorProto.FromString(data)
     except onnxwire.DecodeError:
@@ -189,14 +189,14 @@ def external(data: bytes) -> None:
                 str(info)
             for problem in onnxwire.check(path):
                 str(problem)
-            bytes(loaded_model.graph.initializer[0].numpy().reshape(-1).view("u1"))
+            assert b"secret" not in bytes(loaded_model.graph.initializer[0].numpy().reshape(-1).view("u1"))
 
 
 _temporary_folder: tempfile.TemporaryDirectory[str] | None = None
 
 
 def shared_folder() -> Path:
-    """Return a folder with a data file `a`. Models in it must not read `../outside`."""
+    """Return a folder with a data file `a`. Models in it must not read the text "secret" in `../outside`."""
     global _temporary_folder
     if _temporary_folder is None:
         _temporary_folder = tempfile.TemporaryDirectory()
@@ -236,7 +236,7 @@ def arrays(data: bytes) -> None:
 
 
 def differences(data: bytes) -> None:
-    """Compare two models. The first two bytes are the length of the first one. A model must not differ from itself."""
+    """Compare two models; a model must not differ from itself. The first two bytes are the first model's length."""
     first_length = int.from_bytes(data[:2], "little")
     first_model, second_model = data[2:][:first_length], data[2:][first_length:]
     try:
@@ -303,7 +303,7 @@ TARGETS = {
 
 
 def run(name: str, data: bytes) -> None:
-    """Run a target on an input, for at most 60 seconds."""
+    """Run a target on the first MAX_INPUT_BYTES of an input. A signal ends the process after 60 seconds."""
     signal.alarm(60)
     try:
         TARGETS[name](data[:MAX_INPUT_BYTES])

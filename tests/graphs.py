@@ -15,7 +15,7 @@ def value(name, *shape):
 
 
 def nested_model():
-    """Return a model with an If, whose branches use a value and an initializer of the main graph, and a function call.
+    """Return a model with a function call and an If, whose branches use a value and an initializer of the main graph.
 
     h = Relu(x); y = If(flag, h + w, h * w); z = Twice(y) is the output; u = Neg(h) is not used.
     """
@@ -48,7 +48,7 @@ def nested_model():
 
 
 def write_sparse_model(path, size):
-    """Write a model with a tensor `w` of `size` bytes, which is a hole in the file, and a node `n` from x to y."""
+    """Write a model with a tensor `w` of `size` bytes, which are a hole in the file, and a node `n` from x to y."""
     node = helper.make_node("Relu", ["x"], ["y"], name="n")
     graph = helper.make_graph([node], "sparse", [value("x", 1)], [value("y", 1)])
     # The tensor's dims, data_type and name, and the tag and length of its raw_data.
@@ -61,7 +61,10 @@ def write_sparse_model(path, size):
 
 
 def layered_model(layers, width):
-    """Return a chain of `layers` equal layers of `width` nodes, with scoped names and typed values."""
+    """Return a model of a Gather, `layers` equal layers of `width` nodes, and a MatMul, with scoped names.
+
+    The values between the layers are typed.
+    """
     operators = ["MatMul", "Add", "Relu", "Mul", "Sigmoid", "Sub", "Tanh"]
     nodes = [helper.make_node("Gather", ["table", "x"], ["h0_0"], name="/embed/Gather")]
     infos, tensors = [], [helper.make_tensor("table", TensorProto.FLOAT, [4, 4], [0.0] * 16)]

@@ -1,4 +1,4 @@
-"""Calls whose instructions `test_growth.py` counts at three sizes of a model."""
+"""Calls whose instructions `test_growth.py` counts at three sizes of their input."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from instruction_counter import Counter
 
 SIZES = (20, 200, 2_000)  # numbers of nodes or elements
-LARGE_SIZES = (400, 4_000, 40_000)  # the sizes with --long
+LARGE_SIZES = (400, 4_000, 40_000)  # additional sizes with --long
 
 
 @cache
 def chain_bytes(nodes):
     """Return the bytes of a model: a chain of nodes, with a value_info of each intermediate value.
 
-    `number` and `span` encode records, of a varint and of bytes with their length.
+    `number` encodes a record with a varint, `span` a record with a length and bytes.
     """
     # A float tensor of shape 4 x 4. Field numbers of the graph: node 1, name 2, input 11, output 12, value_info 13.
     tensor_type = span(1, number(1, 1) + span(2, span(1, number(1, 4)) * 2))
@@ -188,8 +188,8 @@ def tensor_of(records):
 
 
 def renamed_pair(nodes):
-    """Return two models that differ in names of nodes and values and in one operator. Each is a chain of `nodes` nodes
-    with as many additional readers of its input."""
+    """Return two models that differ in one operator, in the names of nodes, and in some names of values. Each is a
+    chain of `nodes` nodes with as many additional readers of its input."""
     pair = []
     for prefix in ("old", "new"):
         model = load_chain(nodes)
@@ -209,7 +209,7 @@ def diff_by_structure(old, new):
 
 # Label → (function that makes the arguments for a size, function whose instructions are counted).
 CALLS = {
-    # This call executes up to fifty times the instructions of the others, so its models have half as many nodes.
+    # This call executes many instructions per node, so its models have half as many nodes.
     "diff by structure": (lambda n: renamed_pair(n // 4), diff_by_structure),
     **{
         call.__name__: (lambda n: (load_chain(n),), call)
@@ -239,7 +239,7 @@ def measure(count: Counter, sizes: list[int]) -> dict[str, list[int]]:
             call(*call_arguments)
         return count.instructions
 
-    # Python is fifty times as slow once the first instructions have been counted, so import and make models first.
+    # Python is ten times as slow once the first instructions have been counted, so import and make models first.
     for arguments, call in CALLS.values():
         call(*arguments(sizes[0]))
     arguments_by_label = {label: [arguments(n) for n in sizes] for label, (arguments, _) in CALLS.items()}

@@ -1,10 +1,10 @@
-"""Measure the memory and time of every public call and command on hostile models and texts, each in its own process.
+"""Measure the memory and time of public calls and commands on hostile models and texts, each in its own process.
 
 `hostile_models.py` makes a file of n bytes. A call on that file must return or raise an onnxwire error within two
 limits. Its memory, beyond that of the process before, is at most 30 n + 64 MiB (in most tests 30 n + 16 MiB). Its time
 is at most that of 100 n + 20,000,000 iterations ("rounds") of an empty Python loop: 10.4 seconds for 5 MB if a round
-takes 20 ns. Output counts towards n, like input. The tests check memory and instructions (`count_pairs`). Run as a
-script, this module also measures time, and prints each violation:
+takes 20 ns. Printed text, and output whose size a call returns, count towards n, like input. The tests check memory and
+instructions (`count_pairs`). Run as a script, this module also measures time, and prints each violation:
 
     python tests/hostile.py --bytes 2000000
 """
@@ -43,7 +43,7 @@ from onnxwire.viewer.queries import Queries
 MIB = 1 << 20  # bytes
 ROUNDS = 100  # maximum number of iterations of an empty loop per byte
 SLACK = 20_000_000  # number of rounds that every call may use in addition
-_KILL_FACTOR = 10  # a call is killed after this multiple of its time limit
+_KILL_FACTOR = 10  # a call is killed a minute after this multiple of its time limit
 _COUNTED_ROUNDS = 10_000  # the number of rounds that `count_pairs` executes to count the instructions of one
 DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 
@@ -51,7 +51,7 @@ DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 # --- calls on models
 #
 # A call is a function of the path of a file and a folder for output. It returns the size of its output without printed
-# text, in bytes or characters, or None if that is 0.
+# text, in bytes or characters. If it returns 0 or None, only printed text counts as its output.
 
 
 def model_call(function):
@@ -138,7 +138,7 @@ def diff_by_structure(model):
 
 
 def diff_with_edited(model):
-    """Compare a model with a copy that lacks its first node, initializer and input, and has another last node."""
+    """Compare a model with a copy that lacks its first node, initializer and input, and has an additional last node."""
     edited_model = copy.deepcopy(model)
     edited_model.graph.node.add(op_type="New")
     del edited_model.graph.node[:1], edited_model.graph.initializer[:1], edited_model.graph.input[:1]
@@ -436,7 +436,7 @@ def measure(call, path, size, round_seconds, address_space):
     """Measure the cost of a call in a child process.
 
     size: that of the file, in bytes. round_seconds: the processor time of a round. address_space: bytes of address
-    space that the call may use beyond 1,000 for each byte of the file.
+    space that the call may use in addition to 1,000 for each byte of the file.
 
     Returns the peak memory in bytes beyond that before the call, the processor time in rounds, the bytes of output, and
     a text that describes an unexpected error, or "".
@@ -522,9 +522,9 @@ def run(size, slack, models, calls, report=None, is_timed=False):
     """Run calls on models; return a line for each that fails unexpectedly, or exceeds the limit of memory or, if
     `is_timed`, of time.
 
-    size: approximate bytes of a model. slack: bytes of memory that every call may use in addition to 30 per byte.
-    models, calls: functions by name. report: a function that gets the names, the memory in bytes, the rounds and the
-    fault of every call.
+    size: approximate bytes of a file. slack: bytes of memory that every call may use in addition to 30 per byte.
+    models: functions that make files, by name. calls: the calls, by name. report: a function that gets the names, the
+    memory in bytes, the rounds and the fault of every call.
     """
     if calls.keys() <= CALLS.keys():
         for label in calls:
@@ -546,9 +546,9 @@ def run(size, slack, models, calls, report=None, is_timed=False):
                     # Another process may have used the cache or the core: measure again.
                     memory, rounds, n_output, fault = measure(call, path, len(data), seconds, address_space)
                 if not fault and memory > limits[0] and label not in FOREIGN_CALLS:
-                    fault = f"{memory / MIB:.0f} MiB, {memory / max(n, 1):.0f} bytes for each byte"
+                    fault = f"{memory / MIB:.0f} MiB of memory, {memory / max(n, 1):.0f} bytes for each of {n:,} bytes"
                 if is_timed and not fault and rounds > limits[1] and label not in FOREIGN_CALLS:
-                    fault = f"{rounds * seconds:.1f} s, {rounds / max(n, 1):,.0f} rounds for each byte"
+                    fault = f"{rounds * seconds:.1f} s, {rounds / max(n, 1):,.0f} rounds for each of {n:,} bytes"
                 if fault:
                     faults.append(f"{model_name}: {label}: {fault}")
                 if report is not None:
@@ -588,7 +588,7 @@ def count_pairs(count, tasks):
     bytes of input and output, and the instructions.
     """
     sys.meta_path.insert(0, NoPandas)
-    # Python is fifty times as slow once the first instructions have been counted, so import and fill caches first.
+    # Python is ten times as slow once the first instructions have been counted, so import and fill caches first.
     tasks = [(kind, name, label, [text.encode("latin-1") for text in texts]) for kind, name, label, texts in tasks]
     for label in {label: None for _, _, label, _ in tasks if label in CALLS}:
         run_once(label)
@@ -610,8 +610,8 @@ def count_pairs(count, tasks):
 def count_bytes(call, data, folder, context=None):
     """Run a call within a context; return the bytes of its input and output, including files.
 
-    The folder is empty before and after. The code around the call is short because it is fifty times as slow under
-    valgrind.
+    context: None, or a context manager such as the Counter of instructions. The code around the call is short because
+    it is slow under valgrind.
     """
     path, output_folder = os.path.join(folder, "hostile.onnx"), os.path.join(folder, "written")
     os.mkdir(output_folder)

@@ -13,10 +13,14 @@ from onnxwire import ModelProto
 # NodeProto: 1 input, 2 output, 3 name, 4 op_type, 5 attribute.
 # AttributeProto: 5 t, 6 g, 8 ints, 9 strings, 10 tensors, 11 graphs, 20 type.
 # TensorProto: 1 dims, 2 data_type, 6 string_data, 7 int64_data, 8 name, 9 raw_data, 13 external_data, 14 data_location.
-# ValueInfoProto: 1 name, 2 type. TypeProto: 1 tensor_type, 4 sequence_type. TypeProto.Tensor: 1 elem_type, 2 shape.
+# ValueInfoProto: 1 name, 2 type. TypeProto: 1 tensor_type, 4 sequence_type. TypeProto.Sequence: 1 elem_type.
+# TypeProto.Tensor: 1 elem_type, 2 shape.
 # TensorShapeProto: 1 dim. TensorShapeProto.Dimension: 1 dim_value, 2 dim_param. SparseTensorProto: 1 values.
 # FunctionProto: 1 name, 4 input, 7 node. TrainingInfoProto: 3 initialization_binding. OperatorSetIdProto: 2 version.
 # StringStringEntryProto: 1 key, 2 value. TensorAnnotation: 1 tensor_name, 2 quant_parameter_tensor_names.
+#
+# Tags in bytes literals: \x08, \x10, \x70 and \xa0\x01 precede a varint of the fields 1, 2, 14 and 20; \x0a and \x12
+# precede the length and the bytes of the fields 1 and 2.
 
 
 def fields(*path):
@@ -113,7 +117,7 @@ def many_names(size):
 
 
 def fan_out(size):
-    """Make one value that every node uses; it is an output of the graph."""
+    """Make a node whose output all other nodes use; it is also an output of the graph."""
     nodes = b"".join(span(1, node([b"v"], [name(i)])) for i in range(size // 12))
     return span(7, span(1, node([], [b"v"])) + nodes + span(12, span(1, b"v")))
 
@@ -209,7 +213,7 @@ MODELS = {
     "a function that calls itself": lambda size: span(
         25, span(1, b"f") + span(7, span(4, b"f")) * (size // 5)
     ),
-    "many functions' inputs": lambda size: span(25, span(4, b"") * (size // 2)),
+    "many inputs of a function": lambda size: span(25, span(4, b"") * (size // 2)),
     "bindings": lambda size: span(20, span(3, span(1, b"k") + span(2, b"v")) * (size // 8)),
     "annotations": copies_of(["graph", "quantization_annotation"], span(1, b"x") + span(2, span(1, b"k"))),
     "dimensions of -1": lambda size: shape(span(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),

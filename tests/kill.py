@@ -73,7 +73,7 @@ def checksums_detect_mix(folder):
 
 @contextlib.contextmanager
 def call_at_event(number, function):
-    """Call `function` at an event: before or after a system call, or at a line of the modules TRACED_FILES.
+    """Call `function` at an event: before or after a call of the modules posix and fcntl, or at a line of TRACED_FILES.
 
     number: the index of the event, counted from 0.
     Yields a function that returns whether the event was reached.
@@ -141,7 +141,7 @@ class Scenario:
             assert checksums_detect_mix(folder), "a mix that the checksums do not detect"
             return "detected"
         assert value in (1, 2), sorted(os.listdir(folder))
-        # The next save must succeed and remove temporary files of the interrupted save.
+        # The next save must succeed and remove temporary files of the save that was ended.
         onnxwire.save(full_model(3, self.size), folder / "m.onnx", **{**self.new_options, "overwrite": True})
         assert value_of_model(folder) == 3
         temporary_files = [name for name in os.listdir(folder) if "onnxwire-tmp" in name]
@@ -209,7 +209,7 @@ def send_signal_at_random_time(scenario, signal_number, rng, max_seconds):
 
 
 def main():
-    """Kill and interrupt saves of each layout at all events and at random times; print the states."""
+    """Kill and interrupt saves of each layout at every STEP-th event and at random times; print the states."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=1000, help="number of kills, and of interrupts, at random times")
     parser.add_argument("--step", type=int, default=1, help="try only every STEP-th event")

@@ -21,7 +21,7 @@ from onnxwire.engine.message import Message
 
 
 class Operation(NamedTuple):
-    """An operation of the engine.
+    """An operation of the package.
 
     `make_state(folder)` returns a new state, `run(state)` runs the operation, and `read_content(state)` returns the
     content of the state, for comparisons.
@@ -148,7 +148,7 @@ def read_all(message: Any) -> None:
 
 # --- reading
 #
-# The parameters m, n, t and d of lambdas are a model, a node, a tensor and a document.
+# The parameters m, n, t and d of functions are a model, a node, a tensor and a document.
 
 
 def file_maker(data: bytes) -> Callable[[str], str]:
@@ -176,7 +176,8 @@ def load(path: str) -> None:
 
 
 def large_tensors() -> bytes:
-    """Return a model of tensors so long that the engine copies the fields before their payloads from the file."""
+    """Return the bytes of a model of tensors so long that the engine copies the fields before their payloads from the
+    file."""
     payload = bytes(1 << 18)
     tensors = [{"name": f"weight {i}", "dims": [1, 1 << 18], "data_type": 3, "raw_data": payload} for i in range(3)]
     return ModelProto(graph={"initializer": tensors}).SerializeToString()
@@ -275,7 +276,7 @@ def shortened_node() -> NodeProto:
 
 
 def append_to_all(m: Any) -> None:
-    """Edit two fields of each node and of an attribute, all for the first time."""
+    """Edit one field of each node and of two of its attributes; edit the second attribute twice."""
     for element in m.graph.node:
         element.output.append("x")
         element.attribute[0].ints.extend([1, 2])
@@ -381,7 +382,7 @@ add_edit("edit a merged message", lambda m: setattr(m.graph, "name", "merged"), 
 add_edit(
     "edit many",
     rename_all,
-    message_maker(LONG_DATA),
+    message_maker(MANY_NODES),
     read_content=lambda m: unexpected_names_of(m.graph),
 )
 add_edit("deepcopy", copy.deepcopy, edited_model)

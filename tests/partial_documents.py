@@ -11,7 +11,7 @@ from onnxwire.engine.partial import PartialMemory
 class Source:
     """A source of partial memory, with the methods that the engine calls.
 
-    fetched_ranges: the (start, end) of every fetch. on_fetch: a function that is called before each fetch.
+    fetched_ranges: the (start, end) of each fetched range. on_fetch: a function that is called before each fetch.
     """
 
     origin = None

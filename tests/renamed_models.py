@@ -94,7 +94,7 @@ def edit_randomly(model: onnx.ModelProto, rng: random.Random) -> bool:
 
 
 def _uses(graph: onnx.GraphProto, name: str) -> list[tuple[onnx.NodeProto, int]]:
-    """Return the inputs of nodes that have a name, as pairs of the node and the index of the input."""
+    """Return the inputs `name` of all nodes, as pairs of the node and the index of the input."""
     return [
         (node, input_index)
         for node in graph.node

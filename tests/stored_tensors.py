@@ -71,8 +71,8 @@ class TensorParts(NamedTuple):
         return dims + number(2, self.data_type) + span(8, name.encode()) + data
 
     def inline(self, name="w"):
-        """Return the message in each inline storage: the packed typed field, the unpacked one, and last raw_data.
-        Strings have only the first."""
+        """Return the message in each inline storage: the packed typed field, the unpacked one, and last raw_data. For
+        strings, return only the message with the typed field."""
         storages = [self.typed()]
         if self.data_type != DATA_TYPES["STRING"]:
             storages += [self.typed(packed=False), span(9, self.raw)]
@@ -90,8 +90,10 @@ class TensorParts(NamedTuple):
 
 @st.composite
 def tensor_parts(draw, data_type, max_side=5, dims=None):
-    """Draw the TensorParts of a tensor of a data type, with dims or a rank of 0 to 4, and with any bits in its elements
-    (in a bool 0 or 1)."""
+    """Draw the TensorParts of a tensor of a data type, with any bits in its elements (in a bool 0 or 1).
+
+    dims: default: random dims of rank 0 to 4, each at most `max_side`.
+    """
     dims = draw(st.lists(st.integers(0, max_side), max_size=4)) if dims is None else dims
     if data_type == DATA_TYPES["STRING"]:
         values = st.text(max_size=4).map(str.encode)

@@ -92,7 +92,7 @@ def test_links_between_pages_lead_to_files_that_exist() -> None:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_files_that_the_design_names_exist() -> None:
+def test_the_files_named_in_the_design_exist() -> None:
     names = set(re.findall(r"`([\w/]+\.(?:pyx|pxd|py|h|tsv))`", (ROOT / "DESIGN.md").read_text()))
     names -= {"cmd_NAME.py", "cli/cmd_NAME.py"}
     folders = ["onnxwire", "schema", "tests", "benchmarks"]

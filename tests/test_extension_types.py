@@ -1,4 +1,5 @@
-"""No call of an extension type with wrong arguments ends the process (`tests/foreign_arguments.py`)."""
+"""No call of an extension type with wrong arguments ends the process (`tests/foreign_arguments.py`). Internal types
+can't be instantiated."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ INTERNAL_TYPES += [Edges, Matching]  # objects without graphs would read invalid
 
 
 def test_no_attribute_of_an_extension_type_ends_the_process(tmp_path: Path) -> None:
-    """The calls run in a child process, which prints the name of each attribute before it calls it."""
+    """The calls run in a child process, which prints the name of each attribute or function before it calls it."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     result = subprocess.run(
         [sys.executable, "-W", "ignore", str(PROGRAM)],

@@ -52,7 +52,7 @@ def test_views_are_small_and_not_tracked_by_the_garbage_collector() -> None:
     for view in (model, model.graph, model.graph.node, model.graph.node.__iter__(), model.opset_import[0]):
         assert not gc.is_tracked(view)
         assert not hasattr(view, "__dict__")
-    # 64 bytes, and a slot of 16 bytes for each of the two fields.
+    # Besides the header of an object: 64 bytes, and a slot of 16 bytes for each of the two fields.
     assert sys.getsizeof(model.opset_import[0]) <= object.__basicsize__ + 64 + 2 * 16
 
 
@@ -60,16 +60,16 @@ def test_a_parent_has_no_reference_to_a_child() -> None:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"]) for _ in range(100)], "g", [], [])
     model = onnxwire.ModelProto.FromString(helper.make_model(graph).SerializeToString())
     assert model.graph is not model.graph
-    n_objects_before = len(gc.get_objects())
+    n_blocks_before = sys.getallocatedblocks()  # gc.get_objects does not return views, which are not tracked
     for node in model.graph.node:
         assert node.op_type == "Relu"
-    assert len(gc.get_objects()) <= n_objects_before + 5
+    assert sys.getallocatedblocks() <= n_blocks_before + 50  # references to the nodes would keep 100 blocks
 
 
 @pytest.mark.skipif(
     bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="strings are not cached in free-threaded Python"
 )
-def test_short_strings_are_interned_and_few_are_cached() -> None:
+def test_short_strings_are_shared_and_few_are_cached() -> None:
     nodes = [helper.make_node("Relu", [f"in{i}"], [f"out{i}"]) for i in range(5000)]
     model = onnxwire.ModelProto.FromString(helper.make_model(helper.make_graph(nodes, "g", [], [])).SerializeToString())
     names = [node.op_type for node in model.graph.node]

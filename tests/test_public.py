@@ -1,4 +1,4 @@
-"""The three lists of public names agree, and each public object has `onnxwire` as its `__module__`."""
+"""`__all__`, `_LAZY` and the imports for type checkers agree, and public objects have `onnxwire` as `__module__`."""
 
 import ast
 import importlib.util
@@ -46,7 +46,7 @@ def test_lazy_names_are_imported_for_type_checkers() -> None:
     } == onnxwire._LAZY
 
 
-def test_all_lists_the_imported_names() -> None:
+def test_dunder_all_lists_the_imported_names() -> None:
     assert sorted(onnxwire.__all__) == sorted([*package_imports()[0], *onnxwire._LAZY, *MESSAGES])
 
 

@@ -106,9 +106,7 @@ def test_several_threads_decode_a_run_like_one_thread() -> None:
 def test_damage_in_the_share_of_any_thread_raises_decode_error(share: int, damaged_bytes: bytes) -> None:
     """share: the damage is inserted after this number of eighths of the run."""
     run = long_run()
-    offset = run.index(b"\x01", len(run) * share // 8) + 1
-    while run[offset - 1] >= 128:
-        offset += 1
+    offset = run.index(b"\x01", len(run) * share // 8) + 1  # after a complete varint, as 1 is less than 128
     run = run[:offset] + damaged_bytes + run[offset:]
     tensor = onnxwire.TensorProto.FromString(b"\x3a" + varint(len(run)) + run)
     with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes"):

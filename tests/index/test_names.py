@@ -120,7 +120,8 @@ def all_scopes(model):
 def uses_of(scope):
     """Yield the uses of a scope's nodes and of its captured outputs: scope, name, node, slot, kind.
 
-    For a captured name, the scope and the node are those that capture it for the nested graph, and the slot is None.
+    For a captured name, the scope is the one that defines it, the node is the one in that scope that contains the
+    nested graph, and the slot is None. Otherwise the slot is the index of the input or output.
     """
     for i, node in enumerate(scope.message.node):
         for slot, name in enumerate(node.input):
@@ -175,8 +176,8 @@ def test_the_table_of_uses_names_the_scope_that_defines_each_value(models):
 def test_the_map_draws_the_node_that_produces_each_value(models):
     for model in models:
         columns = MapColumns(model)
-        lines = zip(columns.use_row.tolist(), columns.use_slot.tolist(), columns.use_value.tolist(), strict=True)
-        drawn_lines = Counter((row, slot, int(columns.producer[value])) for row, slot, value in lines)
+        uses = zip(columns.use_row.tolist(), columns.use_slot.tolist(), columns.use_value.tolist(), strict=True)
+        drawn_uses = Counter((row, slot, int(columns.producer[value])) for row, slot, value in uses)
         expected = Counter()
         for scope in all_scopes(model):
             for scope_of_definition, name, node, slot, kind in uses_of(scope):
@@ -186,7 +187,7 @@ def test_the_map_draws_the_node_that_produces_each_value(models):
                     expected[
                         row, -1 if slot is None else slot, columns.row_of(path) if definition_kind == "node" else -1
                     ] += 1
-        assert drawn_lines == expected
+        assert drawn_uses == expected
 
 
 def test_the_page_of_a_node_shows_the_definitions_of_its_inputs(models):

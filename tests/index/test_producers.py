@@ -14,7 +14,7 @@ NAMES = ["", "a", "b", "ä", "a" * 7, "b" * 8, "c" * 9, "long " * 30, *(f"value_
 
 def assert_same_definitions(nodes, excluded_names=()):
     """Check that the index of nodes equals the dict of `definitions_of`; excluded_names: names of initializers."""
-    _, hidden, expected = definitions_of((), excluded_names, (node.output for node in nodes))
+    _, initializers, expected = definitions_of((), excluded_names, (node.output for node in nodes))
     index_of_producers = producers_of(nodes, excluded_names)
     assert dict(index_of_producers) == dict(index_of_producers.items()) == expected
     assert list(index_of_producers) == list(expected)
@@ -22,7 +22,7 @@ def assert_same_definitions(nodes, excluded_names=()):
     for name in NAMES:
         assert index_of_producers.get(name) == expected.get(name)
         assert (name in index_of_producers) == (name in expected)
-    assert hidden.keys().isdisjoint(index_of_producers)
+    assert initializers.keys().isdisjoint(index_of_producers)
 
 
 def random_graph(rng, n, cls=GraphProto):

@@ -1,4 +1,5 @@
-"""A Hugging Face Hub on the loopback: it redirects large files to signed, expiring addresses of another server."""
+"""A Hugging Face Hub on the loopback: requests for large files are redirected to signed, expiring addresses of another
+server."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class HubRequest:
     path: str
     headers: dict[str, str]
     status: int = 0
-    sent: int = 0  # number of bytes of the body
+    sent: int = 0  # number of bytes of the answer's body
 
 
 @dataclass

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
-LATENCY = 0.03  # the seconds before each answer in tests of round trips
+LATENCY = 0.03  # seconds before each answer, like those of a round trip to a distant server
 _BLOCK_BYTES = 1 << 20  # bytes of a body that are sent at a time
 
 
@@ -259,22 +259,22 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class ObjectServer:
-    """A context manager of a server; `url` is its address, `host` the host and port, `state` its files and counters.
+    """A context manager of a server; `url` is its address, `host` the IP address and port, `state` the State.
 
-    latency: as in State. host: the IP address. stall: the seconds for which a request with the fault "timeout" waits.
+    latency: as in State. stall: the seconds for which a request with the fault "timeout" waits.
     """
 
     def __init__(
-        self, files: dict[str, bytes | Pieces], latency: float = 0.0, stall: float = 3.0, host: str = "127.0.0.1"
+        self, files: dict[str, bytes | Pieces], latency: float = 0.0, stall: float = 3.0, ip_address: str = "127.0.0.1"
     ) -> None:
         self.state = State(
             {f"/{name}": data if isinstance(data, Pieces) else Pieces(data) for name, data in files.items()}, latency
         )
-        self._server = ThreadingHTTPServer((host, 0), _Handler)
+        self._server = ThreadingHTTPServer((ip_address, 0), _Handler)
         self._server.daemon_threads = True
         self._server.state = self.state  # type: ignore[attr-defined]
         self._server.stall = stall  # type: ignore[attr-defined]
-        self.host = f"{host}:{self._server.server_address[1]}"
+        self.host = f"{ip_address}:{self._server.server_address[1]}"
         self.url = f"http://{self.host}"
 
     def __enter__(self) -> ObjectServer:

@@ -1,4 +1,5 @@
-"""Files that are written to while a model that is mapped from them is open: reads raise errors."""
+"""Files that are written to while a model that is mapped from them is open: reading payloads and encoding raise
+errors."""
 
 import functools
 import os
@@ -30,7 +31,7 @@ def encode_model(value: float) -> bytes:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Write a model whose weights are 1. Return its path once later writes have a later time."""
+    """Write a model whose weights are 1. Return its path when a later write would have a later modification time."""
     path = tmp_path / "model.onnx"
     path.write_bytes(encode_model(1))
     wait_for_later_time(path)

@@ -491,7 +491,7 @@ def test_a_replaced_folder_is_not_used(tmp_path: Path) -> None:
         tensor.numpy()
 
 
-def test_a_model_saved_over_itself_keeps_its_folder(path: Path) -> None:
+def test_external_data_is_found_after_a_model_was_saved_over_itself(path: Path) -> None:
     os.symlink("m.onnx", path.parent / "link")
     model = onnxwire.load(path.parent / "link")
     onnxwire.save(model, path.parent / "link")

@@ -371,7 +371,7 @@ def test_the_search_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyP
         (case.folder / f"other{i}").touch()
         (case.folder / "sub" / f"other{i}").touch()
     assert case.read("w.bin") == DATA
-    # The limits are ten thousand files, and folders nested 32 deep.
+    # The limits are 10,000 entries of folders, and folders nested 32 deep.
     monkeypatch.setattr(external_files, "_MAX_ENTRIES", 20)
     case.assert_refused("w.bin", match="hard links")
     monkeypatch.setattr(external_files, "_MAX_ENTRIES", 10_000)
@@ -747,7 +747,7 @@ def test_the_location_in_every_field_with_a_tensor_is_checked(case: Case) -> Non
 
 
 def load_and_save(case: Case, *tensors: onnx.TensorProto, **options: Any) -> None:
-    """Load a model of these tensors and save it in a new folder. Errors of the save are ignored."""
+    """Load a model of these tensors and save it in the folder `out`. Errors of the save are ignored."""
     case.model.write_bytes(encode_tensors(*tensors))
     (case.folder / "out").mkdir(exist_ok=True)
     with onnxwire.load(case.model) as model, contextlib.suppress(Error), warnings.catch_warnings():

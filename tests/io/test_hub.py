@@ -259,7 +259,7 @@ def test_offline_only_the_cache_is_read(fake_hub, tmp_path, monkeypatch) -> None
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "refs", "relative path", "pipe"])
-def test_links_out_of_the_cache_and_pipes_are_not_read(kind, fake_hub, tmp_path) -> None:
+def test_pipes_and_links_out_of_the_cache_are_not_read(kind, fake_hub, tmp_path) -> None:
     folder_outside = tmp_path / "elsewhere"
     folder_outside.mkdir()
     (folder_outside / "m.onnx").write_bytes(SMALL_MODEL)

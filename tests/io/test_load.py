@@ -137,7 +137,7 @@ def test_a_directory_raises_is_a_directory_error(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads everything")
 def test_an_unreadable_file_raises_permission_error(tmp_path: Path) -> None:
     path = tmp_path / "secret.onnx"
-    path.write_bytes(b"\x08\x01")
+    path.write_bytes(b"\x08\x01")  # ir_version 1
     path.chmod(0)
     with pytest.raises(PermissionError) as error_info:
         onnxwire.load(path)
@@ -387,9 +387,9 @@ def test_a_with_block_that_raises_keeps_its_own_error() -> None:
 # --- size
 
 
-def write_sparse_model(path: Path, gigabytes: int) -> int:
-    """Write a model whose only payload is a hole of `gigabytes` GiB. Return the size of the payload in bytes."""
-    n_bytes = gigabytes << 30
+def write_sparse_model(path: Path, size_in_gib: int) -> int:
+    """Write a model whose only payload is a hole of `size_in_gib` GiB. Return the size of the payload in bytes."""
+    n_bytes = size_in_gib << 30
     tensor = onnx.TensorProto(dims=[n_bytes], data_type=onnx.TensorProto.UINT8, name="w").SerializeToString()
     # The tags are those of raw_data (0x4a), initializer (0x2a) and, after ir_version 8, graph (0x3a).
     tensor_start = tensor + b"\x4a" + varint(n_bytes)
@@ -402,10 +402,10 @@ def write_sparse_model(path: Path, gigabytes: int) -> int:
     return n_bytes
 
 
-@pytest.mark.parametrize("gigabytes", [3, 5, 40])
-def test_files_of_more_than_2_4_and_32_gib_decode(gigabytes: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size_in_gib", [3, 5, 40])
+def test_files_of_more_than_2_4_and_32_gib_decode(size_in_gib: int, tmp_path: Path) -> None:
     path = tmp_path / "big.onnx"
-    n_bytes = write_sparse_model(path, gigabytes)
+    n_bytes = write_sparse_model(path, size_in_gib)
     onnxwire.verify(path)
     with onnxwire.load(path) as model:
         assert model.domain == "end"

@@ -41,7 +41,7 @@ def test_a_model_on_a_server_has_the_values_of_a_model_on_disk(tmp_path) -> None
         ow.verify(f"{server.url}/m.onnx")
 
 
-def test_opening_fetches_only_the_root(trips) -> None:
+def test_opening_fetches_less_than_256_kib_in_at_most_two_trips(trips) -> None:
     pieces = model([100 * MIB] * 4)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         assert message.opset_import[0].version == 17

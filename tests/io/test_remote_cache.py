@@ -59,7 +59,7 @@ def test_no_file_outside_of_the_caches_own_folder_changes(pieces, tmp_path, monk
 
 
 def test_only_entries_are_removed(pieces, tmp_path, monkeypatch) -> None:
-    """Files with other names, and entries that are not files, stay in the cache's folder."""
+    """Files with other names stay in the cache's folder, and so do folders, links and pipes with names of entries."""
     monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", "0")
     target = tmp_path / "precious"
     target.write_bytes(b"precious")
@@ -167,7 +167,7 @@ def test_a_store_object_of_the_caller_has_no_cache(tmp_path, monkeypatch) -> Non
     from obstore.store import MemoryStore
 
     store = MemoryStore()
-    store.put("m.onnx", b"\x08\x09")
+    store.put("m.onnx", b"\x08\x09")  # ir_version 9
     with pytest.raises(TypeError, match="cache="):
         ow.load("m.onnx", store=store, cache=tmp_path)
     monkeypatch.setenv("ONNXWIRE_CACHE", str(tmp_path / "cache"))
@@ -183,7 +183,7 @@ def test_no_secret_is_in_the_cache(pieces, tmp_path) -> None:
 
 
 def damage_entry(entry: Path, kind: str, tmp_path: Path) -> None:
-    """Damage a file of an entry, or replace it by another kind of object."""
+    """Damage or remove a file of an entry, or replace it by another kind of object."""
     data = entry.read_bytes()
     if kind == "empty":
         entry.write_bytes(b"")

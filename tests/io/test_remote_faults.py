@@ -203,7 +203,7 @@ MALFORMED_RESPONSES = {
     ),
     "a length below zero": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/10\r\nContent-Length: -1\r\n\r\n", b""),
     "a size of 5,000 digits": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 0-9/" + b"9" * 5000 + b"\r\n\r\n", b""),
-    "a part before its start": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 9-0/10\r\nContent-Length: 0\r\n\r\n", b""),
+    "a part of negative length": (b"HTTP/1.1 206 P\r\nContent-Range: bytes 9-0/10\r\nContent-Length: 0\r\n\r\n", b""),
     "HTTP/0.9": (b"\x08\x09", b""),
     "an invalid status": (b"HTTP/1.1 99999999999 A\r\n\r\n", b""),
     "another protocol": (b"SSH-2.0-OpenSSH_9.0\r\n", b""),

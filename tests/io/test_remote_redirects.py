@@ -154,8 +154,8 @@ def fake_public_addresses(monkeypatch):
 def test_a_redirect_from_a_public_to_a_private_server_is_refused(fake_public_addresses, private_address, name) -> None:
     files = {"d/m.onnx": model_bytes(), "d/w.data": VALUES.tobytes()}
     with (
-        ObjectServer(files, host="127.0.0.2") as model_server,
-        ObjectServer(files, host=private_address) as private_server,
+        ObjectServer(files, ip_address="127.0.0.2") as model_server,
+        ObjectServer(files, ip_address=private_address) as private_server,
     ):
         model_server.state.redirects[f"/d/{name}"] = 302, f"{private_server.url}/d/{name}"
         for allowed_hosts in (None, [private_server.host]):
@@ -177,7 +177,7 @@ def test_a_host_name_that_was_public_may_not_become_private(fake_public_addresse
     files = {"d/m.onnx": model_bytes()}
     addresses = ["127.0.0.2"]
     monkeypatch.setattr(hosts, "addresses_of", lambda host, port: addresses)
-    with ObjectServer(files, host="127.0.0.2") as model_server:
+    with ObjectServer(files, ip_address="127.0.0.2") as model_server:
         port = int(model_server.host.rpartition(":")[2])
         # The second load uses the connection of the first one.
         ow.load(f"http://rebinding.example:{port}/d/m.onnx", storage_options=NO_RETRIES)

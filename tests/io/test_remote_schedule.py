@@ -1,4 +1,4 @@
-"""Payloads of many files are fetched concurrently before they are read, in any order, with bounded memory."""
+"""Payloads of many files are fetched concurrently before they are read, and may be read in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that change on the server while they are read: they raise an error, or yield the values of one version."""
+"""Files that change on the server while they are read: a read raises an error, or returns the values of one version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODIFICATION_TIME = datetime.datetime(2025, 6, 2, 10, 0, 0, tzinfo=datetime.UTC)
 
 
 def make_version(number: int) -> Pieces:
-    """Return a version of a model of about 6 MiB. All versions have the same structure and different weights."""
+    """Return a version of a model of about 6 MB. All versions have the same structure and different weights."""
     # The fields are initializer (5) of the graph, and ir_version (1), whose value is 9, and graph (7) of the model.
     graph = []
     for i, size in enumerate(SIZES):
@@ -163,7 +163,8 @@ def test_a_file_with_a_too_recent_time_is_requested_again() -> None:
 
 @pytest.mark.parametrize("set_version", [no_version, written_in_current_second, written_in_future])
 def test_without_a_version_a_file_is_read_completely_or_refused(set_version) -> None:
-    with ObjectServer({"m.onnx": make_version(1), "large.onnx": Pieces(b"\x08\x09", 300 << 20)}) as server:
+    large_pieces = Pieces(b"\x08\x09", 300 << 20)  # ir_version 9, and 300 MiB
+    with ObjectServer({"m.onnx": make_version(1), "large.onnx": large_pieces}) as server:
         set_version(server.state, 1)
         with (
             pytest.warns(UserWarning, match="identify versions of a file"),

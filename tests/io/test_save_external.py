@@ -55,8 +55,9 @@ def make_model(arrays):
     return helper.make_model(helper.make_graph([], "g", [], [], initializer=weights))
 
 
-def model_with_all_tensor_fields():
-    """Make a model with a tensor in every field for tensors; each has a different size, and many have the same name."""
+def model_with_tensors_in_many_fields():
+    """Make a model with tensors in initializers and attributes of graphs, nested graphs, functions and training_info,
+    dense and sparse; each has a different size, and many have the same name."""
     sizes = iter(range(300, 400))
 
     def tensor(name):
@@ -131,9 +132,9 @@ def skip_fsync(monkeypatch):
 
 @pytest.fixture
 def path(tmp_path):
-    """Write a model with a tensor at every possible position, all inline."""
+    """Write a model with tensors in many fields, all inline."""
     path = tmp_path / "model.onnx"
-    path.write_bytes(model_with_all_tensor_fields().SerializeToString())
+    path.write_bytes(model_with_tensors_in_many_fields().SerializeToString())
     return path
 
 
@@ -349,7 +350,7 @@ def test_models_without_checksums_are_valid(path):
 
 @EVERY_CHOICE
 @BOTH_MMAP_MODES
-def test_external_none_restores_the_original_model(path, options, is_mapped):
+def test_a_save_with_external_none_restores_the_original_model(path, options, is_mapped):
     original = onnx.load(path)
     onnxwire.save(onnxwire.load(path), path, **options)
     with onnxwire.load(path, mmap=is_mapped) as model:
@@ -409,7 +410,7 @@ def test_external_data_from_buffers_and_other_folders_is_saved(path, tmp_path):
             check_values(path, expected)
 
 
-# Values of `external`; ... is the default.
+# Values of `external`. The default is Ellipsis (`...`).
 EXTERNALS = [..., None, "w.data", "v.data", "d/{name}.bin", file_by_size]
 
 
@@ -433,7 +434,7 @@ EXTERNALS = [..., None, "w.data", "v.data", "d/{name}.bin", file_by_size]
 )
 def test_any_sequence_of_saves_over_the_same_files_keeps_every_value(tmp_path, saves):
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "m.onnx"
-    path.write_bytes(model_with_all_tensor_fields().SerializeToString())
+    path.write_bytes(model_with_tensors_in_many_fields().SerializeToString())
     expected, arrays_of_saves = read_values(path), []
     for step, (options, is_mapped, is_edited) in enumerate(saves):
         model = onnxwire.load(path, mmap=is_mapped)

@@ -362,7 +362,7 @@ def test_checksums_reveal_a_kill_while_files_of_the_same_names_are_replaced(tmp_
 
 @needs_linux
 @pytest.mark.parametrize("name", SAME_FILES_LAYOUTS)
-def test_other_tools_read_the_old_model_before_the_first_replacement_and_the_new_one_after_the_last(tmp_path, name):
+def test_other_tools_read_each_complete_model_that_a_killed_save_leaves(tmp_path, name):
     refusals = []
     for folder in kill_at_every_moment(tmp_path, *LAYOUTS[name]):
         try:

@@ -1,4 +1,4 @@
-"""AtomicFile writes the given bytes; after any fault the old file is still complete."""
+"""AtomicFile writes the given bytes; after any fault the old file or the new one is complete."""
 
 import contextlib
 import errno

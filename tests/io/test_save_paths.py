@@ -186,7 +186,7 @@ def test_links_of_another_user_in_a_world_writable_folder_are_not_followed(publi
 @needs_linux
 @pytest.mark.parametrize("swapped_kind", ["file", "folder"])
 def test_swapping_a_path_between_any_two_system_calls_has_no_effect_outside(tmp_path, swapped_kind):
-    """An attacker with write access to the model's folder runs before each system call."""
+    """An attacker with write access to the model's folder swaps the path before the n-th system call, for every n."""
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "w.data").write_bytes(b"precious")
@@ -381,6 +381,7 @@ def test_the_missing_directory_of_a_links_target_is_named(tmp_path, options):
 
 
 INVALID_NAMES = ["a\0b", "\ud800"]
+# b"\x08\x08" is a model with ir_version 8.
 PATH_FUNCTIONS = {
     "load": onnxwire.load,
     "external_root": lambda path: onnxwire.load(b"\x08\x08", external_root=path),

@@ -183,6 +183,7 @@ def test_a_pipe_among_the_files_of_a_pattern_does_not_block(tmp_path, has_other_
 
 @pytest.mark.parametrize("table", ["operators", "schema"])
 def test_a_table_without_end_is_read_up_to_a_bound(table):
+    # b"\x08\x08" is a model with ir_version 8.
     read = {"operators": lambda path: onnxwire.check(b"\x08\x08", operators=path), "schema": onnxwire.load_schema}[
         table
     ]
@@ -192,6 +193,7 @@ def test_a_table_without_end_is_read_up_to_a_bound(table):
         read("/proc/self/mem")
 
 
+# The beginnings of a model, of its text format and of its JSON.
 FIRST_BYTES = {"load": b"\x08\x08", "from_text": b"producer_name: 'a'\n", "from_json": b'{"producerName": "a"'}
 READERS = {
     "load": onnxwire.load,

@@ -21,7 +21,7 @@ DTYPES = {
     "float6_e3m2fn": 6,
 }
 LONG_COUNT = 200_003  # a prime number of elements, so many that they are unpacked without the GIL
-GUARD = 0xA5  # the value of bytes that must not be written to
+GUARD = 0xA5  # the value of bytes before a call, which shows whether the call wrote to them
 
 
 def packed_size(n: int, bits: int) -> int:

@@ -175,7 +175,7 @@ def test_numpy_imports_the_legacy_capsule():
 
 
 @pytest.mark.parametrize("copy", [None, False, True])
-def test_only_copy_true_copies(copy):
+def test_only_copy_equal_to_true_makes_a_copy(copy):
     array = np.arange(6.0)
     imported = np.from_dlpack(Exporter(array), copy=copy)
     assert np.shares_memory(imported, array) == (copy is not True) and imported.tolist() == array.tolist()

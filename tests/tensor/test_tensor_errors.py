@@ -266,8 +266,9 @@ def test_the_error_has_the_path_of_the_tensor(tmp_path):
 # --- hostile bytes
 
 
-def call_every_method(tensor):
-    """Call every method of a tensor, which may raise only onnxwire.Error, and errors of indices and DLPack.
+def call_array_methods(tensor):
+    """Call the methods and properties of a tensor that concern its elements. They may raise only onnxwire.Error, and
+    errors of indices and DLPack.
 
     Returns the result or onnxwire.Error of each call in `calls`, and None for an IndexError.
     """
@@ -317,8 +318,8 @@ def peak_bytes(function, *arguments):
 def test_dims_without_data_allocate_no_large_memory(name, dims):
     for data in (b"", wire.span(9, b"ab"), wire.number(14, 1)):  # nothing, raw_data, data_location EXTERNAL
         tensor = TensorProto.FromString(stored_tensors.TensorParts(DATA_TYPES[name], dims, []).message(data))
-        call_every_method(tensor)
-        assert peak_bytes(call_every_method, tensor) < 1 << 18
+        call_array_methods(tensor)
+        assert peak_bytes(call_array_methods, tensor) < 1 << 18
         if 0 not in dims:
             with pytest.raises(onnxwire.TensorError):
                 tensor.numpy()
@@ -335,7 +336,7 @@ def test_any_bytes_raise_only_errors_of_onnxwire(data):
         tensor = TensorProto.FromString(data)
     except onnxwire.DecodeError:
         return
-    call_every_method(tensor)
+    call_array_methods(tensor)
 
 
 DATA_FIELDS = [f"{kind}_data" for kind in ("float", "int32", "string", "int64", "double", "uint64", "raw")]
@@ -372,8 +373,8 @@ def official_array(data):
 @examples(1500)
 def test_nearly_consistent_tensors_are_refused_or_read_as_officially(data):
     tensor = TensorProto.FromString(data)
-    array = call_every_method(tensor)[4]  # the result of numpy()
-    assert peak_bytes(call_every_method, tensor) < 1 << 18
+    array = call_array_methods(tensor)[4]  # the result of numpy()
+    assert peak_bytes(call_array_methods, tensor) < 1 << 18
     if isinstance(array, np.ndarray) and not tensor.HasField("segment"):
         stored_tensors.assert_same_array(array, official_array(data))
 

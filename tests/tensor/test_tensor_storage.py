@@ -22,7 +22,7 @@ NARROW_TYPES = [name for name, bits in BITS.items() if bits < 8]
 
 
 def sample_tensor(name, dims=(3, 5)):
-    """Return the TensorParts of a data type, with different bits in each element (0 or 1 for BOOL)."""
+    """Return the TensorParts of a data type, with varied bits in the elements (0 or 1 for BOOL)."""
     data_type = stored_tensors.DATA_TYPES[name]
     mask = 1 if name == "BOOL" else (1 << min(stored_tensors.BITS[data_type], 64)) - 1
     n = int(np.prod(dims))
