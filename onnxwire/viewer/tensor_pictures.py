@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 # Maximum number of bytes of a mapped payload that are read for one heat map, except that at least one element per cell
-# is read. An element that is a page or more from the next one counts as a page.
+# is read. An element that is a page or more from the next one counts as a page, and so does a line of few elements.
 MAX_READ_BYTES = 1 << 23
 _PAGE_BYTES = 4096  # size of a page of memory
 _SAMPLE_ELEMENTS = 1 << 15  # number of adjacent elements of a sample
@@ -121,8 +121,10 @@ def heat_map(
     outer_axis, inner_axis = (columns, rows) if is_transposed else (rows, columns)
     (first_line, stop_line), (start, end) = axis_windows[::-1] if is_transposed else axis_windows
     cell_counts = (min(size[is_transposed], stop_line - first_line), min(size[not is_transposed], end - start))
-    step = max(values.element_bits * math.prod(shape[inner_axis + 1 :]) // 8, 1)
-    line_groups, line_elements = _choose_elements(stop_line - first_line, end - start, cell_counts, step)
+    step, line_step = (
+        max(values.element_bits * math.prod(shape[axis + 1 :]) // 8, 1) for axis in (inner_axis, outer_axis)
+    )
+    line_groups, line_elements = _choose_elements(stop_line - first_line, end - start, cell_counts, step, line_step)
     cells_picture = np.full(cell_counts, np.nan)
     nonfinite = n_read = 0
     for i, lines in enumerate(line_groups):
@@ -169,16 +171,17 @@ class _LineElements:
 
 
 def _choose_elements(
-    n_lines: int, n_elements: int, cell_counts: tuple[int, int], step: int
+    n_lines: int, n_elements: int, cell_counts: tuple[int, int], step: int, line_step: int
 ) -> tuple[list[Array], _LineElements]:
     """Choose the lines of each row of cells, and the elements of a line; see MAX_READ_BYTES.
 
     n_lines, n_elements: the number of lines in the window, and of elements of a line; cell_counts: the numbers of rows
-    and columns of cells; step: bytes from one element of a line to the next.
+    and columns of cells; step: bytes from one element of a line to the next; line_step: bytes from one line to the
+    next.
     """
     import numpy as np
 
-    line_bytes = n_elements * min(step, _PAGE_BYTES)
+    line_bytes = max(n_elements * min(step, _PAGE_BYTES), min(line_step, _PAGE_BYTES))
     ends = np.linspace(0, n_lines, cell_counts[0] + 1).astype(np.int64)
     max_lines = max(MAX_READ_BYTES // max(line_bytes * cell_counts[0], 1), 1)
     lines = [_spread_indices(int(start), int(end), max_lines) for start, end in pairwise(ends)]

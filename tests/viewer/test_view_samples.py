@@ -130,6 +130,12 @@ def test_axes_and_indices_out_of_range_are_rejected():
             heat_map(tensor, axes, at)
 
 
+def test_each_line_of_a_narrow_window_counts_as_a_page(monkeypatch):
+    monkeypatch.setattr(tensor_pictures, "MAX_READ_BYTES", 1 << 18)  # 64 pages
+    array = np.zeros((1000, 1024), np.float32)  # a page per line
+    assert heat_map(tensor_of(array), window=(0, 7, 1000, 8), size=(16, 16))["read"] == 64
+
+
 @pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
 @pytest.mark.parametrize("shape", [(4000, 1000), (8, 500_000), (500_000, 8)])
 def test_a_big_slice_is_read_partially(monkeypatch, axes, shape):
