@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -395,3 +397,24 @@ def test_a_complete_file_that_is_too_long_is_refused(servers) -> None:
     with pytest.raises(ow.SourceError, match="range requests"):
         ow.load(f"{model_server.url}/d/big", storage_options=NO_RETRIES)
     assert sum(sent_lengths) < 10**8
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ignores connections to a server with a full queue")
+def test_the_next_address_is_used_if_one_does_not_answer(monkeypatch) -> None:
+    files = {"d/m.onnx": model_bytes()}
+    with ObjectServer(files) as server, socket.socket() as silent_server, ExitStack() as stack:
+        port = int(server.host.rpartition(":")[2])
+        silent_server.bind(("127.0.0.2", port))
+        silent_server.listen(0)
+        for _ in range(4):  # fill the queue of connections that the server has not accepted
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(("127.0.0.2", port))
+        addresses = ["127.0.0.2", "127.0.0.1"]
+        monkeypatch.setattr(hosts, "addresses_of", lambda host, port: addresses)
+        options = {**NO_RETRIES, "client_options": {"connect_timeout": "200ms"}}
+        with ow.load(f"http://two-addresses.example:{port}/d/m.onnx", storage_options=options) as model:
+            assert model.ir_version
+        addresses[:] = ["127.0.0.2"] * 100  # does not take 100 timeouts
+        with pytest.raises(ow.SourceError, match="took too long"):
+            ow.load(f"http://silent.example:{port}/d/m.onnx", storage_options=options)

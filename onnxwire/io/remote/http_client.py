@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 _RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
 _MAX_IDLE_CONNECTIONS = 64  # maximum number of idle connections to one server
+_MAX_CONNECT_TIMEOUTS = 2  # number of addresses of a server that may fail to answer before the attempts end
 _BODY_CHUNK_BYTES = 1 << 20  # bytes of a body that are sent, or read if its length is unknown, at a time
 _SECONDS_BY_UNIT = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _IGNORED_OPTIONS = (
@@ -451,19 +452,18 @@ class HttpClient:
         return self._connect_directly(job, hosts, site, chain_reach)
 
     def _connect_directly(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
-        """Return a connection to the first allowed address of a server that accepts one; a timeout ends the attempts.
-
-        Raises OSError.
-        """
+        """Return a connection to the first allowed address of a server that accepts one. Raises OSError."""
         error: OSError = socket.gaierror(socket.EAI_NONAME, "no address")
+        n_timeouts = 0
         for address, reach in hosts.allowed_addresses(site, chain_reach):
             connection = http.client.HTTPConnection(site.host, site.port)
             try:
                 connection.sock = self._open(job, site, address)
-            except TimeoutError:
-                raise
             except OSError as attempt_error:
                 error = attempt_error.with_traceback(None)
+                n_timeouts += isinstance(attempt_error, TimeoutError)
+                if n_timeouts == _MAX_CONNECT_TIMEOUTS:
+                    break
                 continue
             return _Connection(connection, reach)
         raise error
