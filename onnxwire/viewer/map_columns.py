@@ -108,7 +108,7 @@ class Scopes:
     def of_name(self, name: str, op_type: str) -> int:
         """Return the scope of a node by its name, such as `/model/layers.3/attn/MatMul`; 0 if it has none.
 
-        A last part equal to the operator is not a scope: PaddlePaddle names nodes by operator and number, p2o.Conv.0.
+        A second-last part equal to the operator is not a scope: PaddlePaddle's names are like p2o.Conv.0.
         """
         name = name[:_MAX_NAME_CHARS]
         separator = _separator(name)

@@ -37,19 +37,20 @@ _OPEN_BYTES = 1 << 16  # size of the beginning of a file, which is read to open 
 _SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if its first bytes do not suffice
 # The maximum size of a file that is read completely because its server does not support ranges or identify versions.
 _MAX_BYTES_WITHOUT_RANGES = 1 << 28
-# Minimum length of a sequential read, and maximum gap in it. Half of this size is read in addition to a predicted run.
+# The minimum length from which the size of the next sequential read is computed, and the maximum gap before that read.
+# Otherwise, half of this size is read in addition to the predicted run (`Readahead.run`).
 _MIN_SEQUENCE_BYTES = 1 << 12
 MAX_CONCURRENT_REQUESTS = 16
 
 
 class RemoteFile:
-    """A file on a server; the `source` of a PartialMemory. `open` has to be called first.
+    """A file on a server; the `source` of a PartialMemory. `open` or `open_files` has to be called first.
 
     reader: reads ranges of the file; address: the address of the file; origin: the store and the model's address,
     to find external data. name: the file's name in error messages. size, version: the size and version in the first
     response, which all later responses must match.
-    requests, received: the number of requests sent, and of bytes received, so far. schedule: fetches ranges before they
-    are read, or None.
+    requests, received: the number of requests, without retries and redirects, and of bytes received, so far. schedule:
+    fetches ranges before they are read, or None.
     """
 
     def __init__(self, reader: Reader, address: Address, origin: Origin) -> None:
@@ -277,7 +278,10 @@ class RemoteFile:
 
 
 def open_files(files: list[RemoteFile]) -> Error | None:
-    """Open files concurrently. Return the error of the first that can't be opened, or None."""
+    """Open files concurrently. Return the error of the first that can't be opened, or None.
+
+    Raises SourceError for a cache folder that can't be used.
+    """
 
     async def open_each() -> list[tuple[Buffer, Version] | BaseException]:
         semaphore = asyncio.Semaphore(MAX_GUESSES)  # the requests are short, like those of readahead
@@ -300,7 +304,7 @@ def open_files(files: list[RemoteFile]) -> Error | None:
 
 
 def fetch_all(requests: list[tuple[RemoteFile, PartialMemory, list[Range]]]) -> None:
-    """Fetch ranges of several files into their memories, concurrently. Raises the errors of `RemoteFile.fetch`."""
+    """Fetch ranges of several files into their memories, concurrently. Raises SourceError."""
     claims: list[tuple[RemoteFile, list[Range]]] = []  # the ranges of each file that this thread fetches
     pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buffer], None]]] = []
     try:

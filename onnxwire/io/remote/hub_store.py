@@ -45,7 +45,7 @@ class HubStore(HttpStore):
         self._token = str(client_options.pop("token", None) or hub_token())
         if not re.fullmatch("[!-~]*", self._token):
             raise SourceError(
-                errno.EINVAL, "the token contains other characters than letters, digits and signs", "hf://"
+                errno.EINVAL, "the token contains a space, or a character that is not printable ASCII", "hf://"
             )
         self._client = HttpClient(client_options, {"Authorization": f"Bearer {self._token}"} if self._token else {})
 

@@ -68,7 +68,7 @@ def upload(
     part_bytes = max(_PART_BYTES, -(-total // _MAX_PARTS))
     try:
         with Schedule(missing_ranges(pieces)):
-            # A plain HTTP server receives a file in one request.
+            # A plain HTTP server receives a file of any size in one request.
             is_single_request = origin.address.scheme in WEB_SCHEMES or total <= _PART_BYTES
             data = b"".join(read_parts()) if is_single_request else read_parts()
             if origin.address.site is not None:
