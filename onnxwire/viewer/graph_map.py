@@ -77,7 +77,7 @@ class ModelMap:
             op_type, short, lines, opens (of a node): its operator; the part of its name that differs from the group's
                 name; its weights and attributes; whether it has contents.
             marks: the numbers of marked nodes by mark, if models are compared. lit: whether the route passes the box.
-            takes, gives: the numbers of values from and to the outside of the group whose edges are omitted.
+            takes, gives: the numbers of values from and to the outside of the group, if their edges are omitted.
             width, height, x, y (of its center), in pixels. row.
         The last boxes may be of kind entry and exit: the ends of edges from and to the outside.
         An edge: from and to (indices of boxes), count (of its values), types (some of the types), value (the name of

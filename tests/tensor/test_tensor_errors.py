@@ -442,7 +442,9 @@ def test_strings_in_a_field_of_numbers_are_not_advised_to_be_in_raw_data():
 @pytest.mark.parametrize("begin", [1, 3])
 def test_a_chunk_that_does_not_continue_the_chunks_before_it_is_reported_with_both_numbers(begin):
     chunks = [
-        TensorProto(data_type=DATA_TYPES["UINT8"], dims=[8], segment={"begin": start, "end": stop}, raw_data=bytes(size))
+        TensorProto(
+            data_type=DATA_TYPES["UINT8"], dims=[8], segment={"begin": start, "end": stop}, raw_data=bytes(size)
+        )
         for start, stop, size in ((0, 2, 2), (begin, 8, 8 - begin))
     ]
     with pytest.raises(TensorError, match=f"begins at index {begin}, and the chunks before it have 2 elements"):

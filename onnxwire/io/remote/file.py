@@ -34,13 +34,13 @@ CHUNK_BYTES = 1 << 23
 # The maximum gap between two ranges of one request. Reading such a gap takes as long as a second request.
 _MAX_GAP_BYTES = 1 << 15
 _OPEN_BYTES = 1 << 16  # size of the beginning of a file, which is read to open the file
-_SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if its first bytes do not suffice
+_SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if a walk needs more than its first bytes
 # The maximum size of a file that is read completely because its server does not support ranges or identify versions.
 _MAX_BYTES_WITHOUT_RANGES = 1 << 28
 # The minimum length from which the size of the next sequential read is computed, and the maximum gap before that read.
 # Otherwise, half of this size is read in addition to the predicted run (`Readahead.run`).
 _MIN_SEQUENCE_BYTES = 1 << 12
-MAX_CONCURRENT_REQUESTS = 16
+MAX_CONCURRENT_REQUESTS = 16  # of long ranges; of short ranges, MAX_GUESSES
 
 
 class RemoteFile:

@@ -173,7 +173,8 @@ def _check_range(
 
     known_size: the file's size for a response that does not contain it, or None. is_first: whether no version is known
     yet. The bytes are empty if the range begins at or after the end of the file (416).
-    Raises RangeError for a response without a range or size, RequestError for one with another range or length.
+    Raises RangeError for a response without a range or size, RequestError for one with another range or length, or for
+    a 416 without a size, or with a size that contains the range.
     """
     text = response.headers.get("Content-Range", "").strip()
     if response.status == 416:
