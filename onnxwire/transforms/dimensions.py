@@ -162,7 +162,7 @@ class _DimensionChange:
     def make_dynamic(self, name: str) -> None:
         """Add a variable as the new value of every input's first dimension."""
         if not self.inputs:
-            raise self.edit_error(name, "the model has no inputs")
+            raise self.edit_error(name, "the model has no inputs other than initializers")
         for value in self.inputs.values():
             dims = self._dims_of(value.name)
             if len(dims):

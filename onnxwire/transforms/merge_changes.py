@@ -68,9 +68,9 @@ class Conflict:
 def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tuple[ModelProto, list[Conflict]]:
     """Apply the changes from `base` to `theirs` to a copy of `ours`.
 
-    Nodes, tensors, inputs, outputs, metadata entries and other elements with names are not divided: an
-    element that one side added, changed or removed is copied from that side. Nodes are paired by name, else by the
-    values that they produce. Changes inside functions, and inside the graphs of If, Loop and Scan, are merged likewise.
+    Nodes, tensors, inputs, outputs, metadata entries and other elements with names are not divided: if one side added,
+    changed or removed an element, the result has that side's version. Nodes are paired by name, else by the values that
+    they produce. Changes inside functions, and inside the graphs of If, Loop and Scan, are merged likewise.
     If both sides changed one element in different ways, this is a conflict, and the merged model contains the element
     of `ours`. There are more kinds of conflicts:
         Both sides changed a field whose elements have no names, or the order of the inputs or outputs of a graph.
@@ -479,7 +479,7 @@ def _new_fault_conflicts(merged: ModelProto, base: ModelProto, *sides: ModelProt
     base_counts, *side_counts = (
         Counter(map(_fault_key, check(model, select=_CONFLICT_RULES))) for model in (base, *sides)
     )
-    # The number of faults of each text that the sides have, or that the faults added by both sides amount to.
+    # The expected number of faults of each text: that of a side, or that of the base plus those that each side added.
     n_expected = {
         fault: max(
             *(counts[fault] for counts in side_counts),

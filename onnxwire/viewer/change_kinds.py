@@ -57,7 +57,7 @@ def _truncate(text: str) -> str:
 
 
 def set_field(path: str, value: str) -> Change:
-    """Set the element at a path to a value in the notation of `onnxwire set`."""
+    """Set the element at a path to a value in the notation of `onnxwire set`, without @FILE."""
     return Change(f"set {path} = {_truncate(value)}", path, lambda root: set_value(root, path, value))
 
 

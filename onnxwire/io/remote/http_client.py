@@ -272,7 +272,7 @@ class HttpClient:
             raise _connection_error(error) from None
         except (ValueError, UnicodeError):
             # http.client rejects the header or URL; its message, which contains the header, is not shown.
-            raise RequestError("a header, the address, or the proxy's address can't be used in HTTP") from None
+            raise RequestError("a header, the address, or the address of the proxy can't be sent by HTTP") from None
         finally:
             job.cancel()
 
