@@ -31,7 +31,7 @@ _MAX_LIST_BYTES = 1 << 26  # maximum size of a response that lists a folder
 # (RFC 9110, section 8.8.2.2). Without a Date header the difference must be larger, since the clocks may differ.
 _MODIFIED_RESOLUTION_SECONDS = 1.0
 _CLOCK_TOLERANCE_SECONDS = 60.0
-_MAX_WAIT_SECONDS = 2.0  # before the first request is repeated
+_MAX_WAIT_SECONDS = 2.0  # the first request is not repeated if this would require a longer wait
 
 
 class HttpStore:
