@@ -16,6 +16,7 @@ from onnxwire.errors import (
     FieldTypeError,
     FieldValueError,
     SaveError,
+    count_text,
 )
 from onnxwire.io.source import open_document
 from onnxwire.messages import TensorProto
@@ -294,7 +295,9 @@ def _write_some(file: IO[bytes], chunk: memoryview, n_written: int, total: int) 
         if count is None:
             raise BlockingIOError(errno.EAGAIN, "its write returned None, so it is not blocking; make it blocking")
         if not isinstance(count, Integral) or not 0 < count <= len(chunk):
-            raise OSError(errno.EIO, f"its write returned {count!r} for {len(chunk):,} bytes, not the number written")
+            raise OSError(
+                errno.EIO, f"its write returned {count!r} for {count_text(len(chunk), 'byte')}, not the number written"
+            )
     except OSError as error:
         if isinstance(error, Error):
             raise

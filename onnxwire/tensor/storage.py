@@ -398,7 +398,9 @@ def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], lis
     ellipsis = next(i for i, part in enumerate(parts) if part is Ellipsis)
     n_missing = len(shape) - len(parts) + 1
     if n_missing < 0:
-        raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, the index {len(parts) - 1}")
+        raise IndexError(
+            f"too many indices: the tensor has {count_text(len(shape), 'dimension')}, the index {len(parts) - 1}"
+        )
     parts[ellipsis : ellipsis + 1] = [slice(None)] * n_missing
     ranges: list[range] = []
     result_shape: list[int] = []

@@ -7,7 +7,7 @@ import errno
 import re
 import threading
 
-from onnxwire.errors import Error, SourceError
+from onnxwire.errors import Error, SourceError, count_text
 from onnxwire.io.remote.address import HUB_SCHEME
 from onnxwire.io.remote.failures import RangeError
 from onnxwire.io.remote.loop import run
@@ -270,7 +270,9 @@ class RemoteFile:
     def _check_length(self, start: int, end: int, data: Buffer) -> None:
         length = len(memoryview(data))
         if length != end - start:
-            reason = f"bytes {start:,} to {end:,}: the server sent {length:,} bytes instead of {end - start:,}"
+            reason = (
+                f"bytes {start:,} to {end:,}: the server sent {count_text(length, 'byte')} instead of {end - start:,}"
+            )
             raise SourceError(errno.EIO, reason, self.name)
 
     def _changed_error(self) -> SourceError:

@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from onnxwire.errors import count_text
 from onnxwire.io.remote.failures import RangeError, RequestError
 from onnxwire.io.remote.hosts import Hosts
 from onnxwire.io.remote.http_client import HttpClient, Request
@@ -194,7 +195,9 @@ def _check_range(
     length = response.headers.get("Content-Length", "")
     n_sent = len(response.body) if response.body is not None else length if length.isdecimal() else "more"
     if n_sent != last_byte + 1 - first_byte:
-        sent_text = f"{int(n_sent):,} bytes instead of" if n_sent != "more" else "more bytes than the requested"
+        sent_text = (
+            f"{count_text(int(n_sent), 'byte')} instead of" if n_sent != "more" else "more bytes than the requested"
+        )
         raise RequestError(f"the server sent {sent_text} {last_byte + 1 - first_byte:,}")
     assert response.body is not None
     version = _version_of(response.headers, size)

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import re
 
-from onnxwire.errors import SourceError
+from onnxwire.errors import SourceError, count_text
 from onnxwire.io.remote.address import parse_address
 from onnxwire.io.remote.failures import RequestError
 from onnxwire.io.remote.http_client import HttpClient, Request
@@ -203,7 +203,9 @@ class HubReader(HttpReader):
         match = _TOTAL_SIZE.search(response.headers.get("Content-Range", "").strip())
         sent_size = int(match[1]) if match else len(response.body) if response.status == 200 and response.body else size
         if size is not None and sent_size != size:
-            raise RequestError(f"the Hub reports {size:,} bytes, and the server that it redirects to {sent_size:,}")
+            raise RequestError(
+                f"the Hub reports {count_text(size, 'byte')}, and the server that it redirects to {sent_size:,}"
+            )
         server_etag = response.headers.get("ETag", "").strip() or None
         if signed.etag is None:
             signed.etag = server_etag
