@@ -95,7 +95,8 @@ def save(
     New files are renamed into place once all data is on disk, the model last; if a rename fails, the old files are
     restored. A kill between these renames can leave the old model with new data files; the old data is then in files
     whose names end with .old, and checksums reveal the mismatch. Ctrl-C always leaves either all old or all new files.
-    Data files are in or below the folder of the path itself: a symbolic link to a model in another folder is replaced.
+    Data files are in or below the folder of the path itself. So if there are any, a symbolic link to a model in another
+    folder is replaced, not followed.
     path may also be an address, such as s3://bucket/model.onnx, or, with `store`, a name in the store: the file is
     uploaded in parts, and appears when the upload is complete. store, storage_options: as for `load`; they exclude
     `external`.

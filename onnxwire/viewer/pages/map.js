@@ -266,18 +266,18 @@ export class MapView {
   animate(from, to, oldScene = null, oldBoxes = null) {
     const startTime = performance.now();
     const scene = this.scene;
-    const drawFrame = (this.animation = (now) => {
-      if (this.animation !== drawFrame) return;
+    const drawStep = (this.animation = (now) => {
+      if (this.animation !== drawStep) return;
       const progress = ease(Math.min(Math.max((now - startTime) / ANIMATION_MS, 0), 1));
       this.camera = { x: interpolate(from.x, to.x, progress), y: interpolate(from.y, to.y, progress), scale: interpolate(from.scale, to.scale, progress) };
       this.draw(progress < 1 && oldBoxes ? interpolateScene(scene, oldScene, oldBoxes, progress) : scene, progress < 1 && oldBoxes ? (name) => (oldBoxes.has(name) ? 1 : progress) : null);
-      if (progress < 1) requestAnimationFrame(drawFrame);
+      if (progress < 1) requestAnimationFrame(drawStep);
       else this.animation = null;
     });
-    requestAnimationFrame(drawFrame);
+    requestAnimationFrame(drawStep);
   }
 
-  /** Draw the map in the next frame of the browser. */
+  /** Draw the map when the browser next repaints the page. */
   redraw() {
     if (this.animation) return;
     if (this.isDrawScheduled) return;
@@ -611,21 +611,21 @@ export class MapView {
   async save(kind) {
     const { bounds } = this.scene;
     const margin = 24;
-    const frame = { left: bounds.left - margin, top: bounds.top - margin, width: bounds.width + 2 * margin, height: bounds.height + 2 * margin };
-    const view = { left: frame.left, top: frame.top, right: frame.left + frame.width, bottom: frame.top + frame.height, scale: 1 };
+    const area = { left: bounds.left - margin, top: bounds.top - margin, width: bounds.width + 2 * margin, height: bounds.height + 2 * margin };
+    const view = { left: area.left, top: area.top, right: area.left + area.width, bottom: area.top + area.height, scale: 1 };
     let blob;
     if (kind === "svg") {
       const pen = new SvgPen();
       paint(pen, this.scene, view, this.colors);
-      blob = new Blob([pen.document(frame, this.colors.ground)], { type: "image/svg+xml" });
+      blob = new Blob([pen.document(area, this.colors.ground)], { type: "image/svg+xml" });
     } else {
       const canvas = document.createElement("canvas");
-      const scale = Math.min(2, Math.sqrt(MAX_PIXELS / (frame.width * frame.height)), MAX_SIDE / Math.max(frame.width, frame.height));
-      [canvas.width, canvas.height] = [Math.ceil(frame.width * scale), Math.ceil(frame.height * scale)];
+      const scale = Math.min(2, Math.sqrt(MAX_PIXELS / (area.width * area.height)), MAX_SIDE / Math.max(area.width, area.height));
+      [canvas.width, canvas.height] = [Math.ceil(area.width * scale), Math.ceil(area.height * scale)];
       const context = canvas.getContext("2d");
       context.fillStyle = this.colors.ground;
       context.fillRect(0, 0, canvas.width, canvas.height);
-      context.setTransform(scale, 0, 0, scale, -frame.left * scale, -frame.top * scale);
+      context.setTransform(scale, 0, 0, scale, -area.left * scale, -area.top * scale);
       paint(new CanvasPen(context), this.scene, { ...view, scale }, this.colors);
       blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
     }
