@@ -37,7 +37,8 @@ def upload(
     store, options, progress: as `store`, `storage_options` and `progress` of `save`.
     Only a few parts are in memory at a time, except for a plain HTTP server, which receives the file in one request.
     Pieces of files on servers are fetched as needed. The file appears when the last part is uploaded; on failure the
-    parts are removed, and an old file at the address stays unchanged, unless a plain HTTP server stores incomplete files.
+    parts are removed, and an old file at the address stays unchanged. Only a plain HTTP server may store an incomplete
+    file.
     Raises SaveError if the upload fails; SourceError if the data to write can't be read; TypeError for a store without
     `put`.
     """
