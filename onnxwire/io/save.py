@@ -16,6 +16,7 @@ from onnxwire.errors import (
     FieldTypeError,
     FieldValueError,
     SaveError,
+    count_text,
 )
 from onnxwire.io.source import open_document
 from onnxwire.messages import TensorProto
@@ -94,7 +95,8 @@ def save(
     New files are renamed into place once all data is on disk, the model last; if a rename fails, the old files are
     restored. A kill between these renames can leave the old model with new data files; the old data is then in files
     whose names end with .old, and checksums reveal the mismatch. Ctrl-C always leaves either all old or all new files.
-    Data files are in or below the folder of the path itself: a symbolic link to a model in another folder is replaced.
+    Data files are in or below the folder of the path itself. So if there are any, a symbolic link to a model in another
+    folder is replaced, not followed.
     path may also be an address, such as s3://bucket/model.onnx, or, with `store`, a name in the store: the file is
     uploaded in parts, and appears when the upload is complete. store, storage_options: as for `load`; they exclude
     `external`.
@@ -294,7 +296,9 @@ def _write_some(file: IO[bytes], chunk: memoryview, n_written: int, total: int) 
         if count is None:
             raise BlockingIOError(errno.EAGAIN, "its write returned None, so it is not blocking; make it blocking")
         if not isinstance(count, Integral) or not 0 < count <= len(chunk):
-            raise OSError(errno.EIO, f"its write returned {count!r} for {len(chunk):,} bytes, not the number written")
+            raise OSError(
+                errno.EIO, f"its write returned {count!r} for {count_text(len(chunk), 'byte')}, not the number written"
+            )
     except OSError as error:
         if isinstance(error, Error):
             raise

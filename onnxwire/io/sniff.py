@@ -76,7 +76,7 @@ def describe_foreign_format(document: Document) -> str | None:
     if _is_graph_def(document):
         return "this is not an ONNX file but a TensorFlow graph (GraphDef); convert it with tf2onnx"
     if first_bytes and not first_bytes.strip(b"\0"):
-        return "the file starts with zero bytes; it may not have been written completely"
+        return "the file begins with NUL bytes; it may not have been written completely"
     if len(first_bytes) > 16 and not first_bytes.strip(b"\t\r\n" + bytes(range(32, 127))):
         return "this is not an ONNX file but plain text"
     return None

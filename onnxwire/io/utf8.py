@@ -4,7 +4,11 @@ from __future__ import annotations
 
 
 def valid_text(name: str) -> str:
-    """Return a name as valid UTF-8 text, with invalid bytes and lone surrogates escaped as in \\xff and \\udc00."""
+    """Return a name as valid UTF-8 text.
+
+    Invalid bytes are escaped as in \\xff. In a name with lone surrogates that encode no byte, both are escaped as in
+    \\udc00.
+    """
     try:
         data = name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a lone surrogate that does not encode a byte

@@ -8,7 +8,7 @@ import os
 from onnxwire.engine.document import Document
 from onnxwire.engine.mapping import map_file
 from onnxwire.engine.record_reader import payload_at
-from onnxwire.errors import ClosedError, ExternalDataError, InUseError, SourceError
+from onnxwire.errors import ClosedError, ExternalDataError, InUseError, SourceError, count_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,7 +152,8 @@ class ExternalFile:
             raise ClosedError(f"{self.name} was closed; load the model again, or use it inside its with block")
         if offset < 0 or length < 0 or length > self.size - offset:
             raise ExternalDataError(
-                f"{length:,} bytes from byte {offset:,} are not within the file, which has {self.size:,} bytes",
+                f"a range of {count_text(length, 'byte')} from byte {offset:,} is not within the file, which has "
+                f"{count_text(self.size, 'byte')}",
                 source=self.name,
             )
 

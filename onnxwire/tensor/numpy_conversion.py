@@ -70,7 +70,7 @@ class TensorReader:
     def read(self: TensorFields, index: Index) -> Array:
         """Return a copy of `numpy()[index]`, without reading all bytes of raw_data or external data.
 
-        The selected elements are read, with small gaps between them; from a server, whole blocks are read.
+        The selected elements are read, with small gaps between them; from a server, in whole memory pages.
         index: ints, slices and an Ellipsis, as in numpy.
         Raises IndexError as numpy does, TypeError for any other index, and the errors of `numpy`.
         """
@@ -164,7 +164,9 @@ def join_segments(tensors: Iterable[TensorFields]) -> Array:
             )
         if chunk.segment.begin != end:
             raise tensor_error(
-                chunk, f"the chunk begins at {chunk.segment.begin:,}, and the previous chunk ends at {end:,}"
+                chunk,
+                f"the chunk begins at index {chunk.segment.begin:,}, and the chunks before it have "
+                f"{count_text(end, 'element')}",
             )
         end = chunk.segment.end
     n_elements = count_elements(chunks[0], data_type)

@@ -2,7 +2,7 @@
 """Determine the layout of a tensor's payload: data type, element count, size in bytes, location, offset and length.
 
 This is the only implementation of these rules. Readers of a TensorProto in any form (a message object, the slots that
-`arrow/_walk` reads, columns of all tensors) fill in a `Layout` or call the functions on columns. No payload is read.
+`arrow/_rows` reads, columns of all tensors) fill in a `Layout` or call the functions on columns. No payload is read.
 
 Source: onnx.proto, TensorProto; onnx/external_data_helper.py; onnxruntime's ExternalDataInfo::Create. The rules,
 including those for damaged tensors, which the sources do not define:
@@ -275,6 +275,7 @@ cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list nam
     cdef const Slot* location_slot
     start_layout(layout)
     fill(view)
+    # With a file on a server, reading a value may fetch bytes, and so run other code.
     if N_MEMORIES or view.overlay != NULL or view.parts != NULL:
         return False
     shape = shape_of(view)

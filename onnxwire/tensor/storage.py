@@ -153,7 +153,7 @@ class Storage:
         if filled_fields[0] == "raw_data" and self.data_type is STRING:
             raise self._error("the elements of STRING can't be in raw_data; they belong in string_data")
         if filled_fields[0] not in ("raw_data", self.data_type.field):
-            allowed_fields = f"{self.data_type.field} or raw_data"
+            allowed_fields = self.data_type.field + ("" if self.data_type is STRING else " or raw_data")
             raise self._error(
                 f"elements of {self.data_type.name} belong in {allowed_fields}, not in {filled_fields[0]}"
             )
@@ -179,7 +179,7 @@ class Storage:
         from onnxwire.tensor.external_data import locate_payload
 
         file, offset, length = locate_payload(self.tensor, self.tensor._document.files)
-        self._check_bytes(length, f"{file.name} from byte {offset:,}")
+        self._check_bytes(length, f"the range from byte {offset:,} of {file.name}")
         self._external = file, offset, length
 
     @property
@@ -398,7 +398,9 @@ def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], lis
     ellipsis = next(i for i, part in enumerate(parts) if part is Ellipsis)
     n_missing = len(shape) - len(parts) + 1
     if n_missing < 0:
-        raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, the index {len(parts) - 1}")
+        raise IndexError(
+            f"too many indices: the tensor has {count_text(len(shape), 'dimension')}, the index {len(parts) - 1}"
+        )
     parts[ellipsis : ellipsis + 1] = [slice(None)] * n_missing
     ranges: list[range] = []
     result_shape: list[int] = []

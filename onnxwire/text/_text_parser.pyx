@@ -184,7 +184,7 @@ cdef class TextParser(Tokenizer):
     cdef decode(self, str text, int quote, Entry entry, Py_ssize_t n_pending):
         """Decode a string literal or a part of one. Raises UnicodeError.
 
-        Returns a str for a literal without escapes of a string field, otherwise bytes.
+        Returns a str if it has no escapes and belongs to a string field, otherwise bytes.
         """
         if "\n" in text:
             raise self.unclosed_error(quote, entry, n_pending)

@@ -23,7 +23,8 @@ def from_text(
     its end. type: the class of the message. ignore_unknown: skip unknown fields, such as those of a newer ONNX, also
     those that are written as numbers, as `onnxwire dump` prints them.
     Returns a new message. Memory: besides the message, a small part of the text and at most two copies of one value.
-    Retired and reserved fields are skipped, as by protobuf's C++, with a RetiredFieldWarning.
+    Retired and reserved fields are skipped, as by protobuf's C++, with a RetiredFieldWarning unless ignore_unknown is
+    True.
     Raises DecodeError with line and column for invalid text, or messages nested more than 100 deep. Raises TypeError if
     `text` is not text or `type` is not a message class, SourceError if a file object can't be read.
     Source: protobuf.dev/reference/protobuf/textformat-spec, except where text_format.Parse differs. Two differences of

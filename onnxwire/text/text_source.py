@@ -45,7 +45,7 @@ def pieces_of(text: Text) -> tuple[str, Iterator[str]]:
 
 
 def _chunks(text: IO[Any], source: str) -> Iterator[Any]:
-    """Yield pieces from a file object, the last of them empty."""
+    """Yield pieces from a file object; at its end, empty pieces."""
     while True:
         try:
             piece = text.read(CHUNK_CHARS)

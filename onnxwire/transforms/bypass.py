@@ -78,7 +78,7 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
         # errors are raised here.
         rename_values(model, {input_name: output_name, output_name: input_name}, scope=scope_path)
         if isinstance(scope, GraphProto):
-            # The graph declares the type of the output, so this entry of the renamed input is a duplicate.
+            # The graph declares the type of the output, so the value_info of the renamed input is a duplicate.
             keep_if(scope.value_info, lambda value: value.name != output_name)
         output_name, input_name = input_name, output_name
     # This step precedes the removal of the node, so that the model is unchanged if it raises.

@@ -1,4 +1,4 @@
-"""Changes dimensions of a model's inputs and all dimensions with their variables, and infers dependent shapes."""
+"""Changes dimensions of a model's inputs, and all dimensions that have the same variables; infers dependent shapes."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ def change_dimensions(
 
     model: the model, which is changed; after an error, some changes may remain. sizes: by variable (`batch`) or
     dimension of an input (`input:image[0]`, `image[-1]`), the new size or the name of a variable. renames: new
-    names of variables. dynamic: the name of a variable for the first dimension of every input that is not an
-    initializer.
-    If the dimension of an input is a variable, the variable changes in the main graph and its subgraphs. If a dimension
-    that is a number or unknown changes, the shapes of all values except inputs and initializers are removed, since each
-    may depend on the dimension.
+    names of variables by old names. dynamic: the name of a variable for the first dimension of every input that is not
+    an initializer.
+    If the dimension of an input is a variable, the variable changes in the main graph and its subgraphs, except in
+    bodies of Loop and Scan in which it is another dimension. If a dimension that is a number or unknown changes, the
+    shapes of all values except inputs and initializers are removed, since each may depend on the dimension.
     infer: whether to infer shapes with the onnx package.
     Functions are unchanged, because variables in functions are independent. Returns the model, a new one after
     inference, and the changes. Raises PathError for a variable or input that does not exist, EditError for changes that
-    contradict each other, sizes that no dimension can have, and names of variables that are not words.
+    contradict each other, sizes that no dimension can have, and names of variables that are not identifiers.
     """
     change = _DimensionChange(model)
     for old, new in (renames or {}).items():
@@ -88,7 +88,7 @@ def change_dimensions(
 
 
 def _check_variable(text: str) -> str:
-    """Return the name of a variable. Raises EditError if it is not a word."""
+    """Return the name of a variable. Raises EditError if it is not an identifier."""
     if not _WORD.fullmatch(text):
         reason = "the name of a dimension variable is made of letters, digits and _, and does not begin with a digit"
         raise EditError(reason, repr(text))
@@ -162,7 +162,7 @@ class _DimensionChange:
     def make_dynamic(self, name: str) -> None:
         """Add a variable as the new value of every input's first dimension."""
         if not self.inputs:
-            raise self.edit_error(name, "the model has no inputs")
+            raise self.edit_error(name, "the model has no inputs other than initializers")
         for value in self.inputs.values():
             dims = self._dims_of(value.name)
             if len(dims):
@@ -376,7 +376,7 @@ def _constant_shapes(graph: GraphProto, old_sizes: Mapping[int, int]) -> list[st
 
 
 def _small_shape(tensor: TensorProto) -> list[int]:
-    """Return the elements of a small tensor of integers; [] for any other or damaged tensor."""
+    """Return the elements of a small one-dimensional INT64 tensor; [] for any other or damaged tensor."""
     if tensor.data_type != TensorProto.INT64 or len(tensor.dims) != 1 or not 0 < tensor.dims[0] <= _MAX_SHAPE_ELEMENTS:
         return []
     try:

@@ -111,7 +111,7 @@ def cut(model: ModelProto, inputs: Iterable[str] | None, outputs: Iterable[str],
 
 
 def _unique_names(names: Iterable[str], parameter: str) -> list[str]:
-    """Return names without duplicates, in order. Raises FieldTypeError for one str. parameter: its name for errors."""
+    """Return names without duplicates, in order. Raises FieldTypeError for a str, with the name of the parameter."""
     if isinstance(names, str):
         raise FieldTypeError(f"{parameter} is a list of names; write [{names!r}]")
     return list(dict.fromkeys(names))

@@ -68,11 +68,13 @@ class Conflict:
 def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tuple[ModelProto, list[Conflict]]:
     """Apply the changes from `base` to `theirs` to a copy of `ours`.
 
-    Nodes, tensors, inputs, outputs, metadata entries and other elements with names are not divided: an
-    element that one side added, changed or removed is copied from that side. Nodes are paired by name, else by the
-    values that they produce. Changes inside functions, and inside the graphs of If, Loop and Scan, are merged likewise.
+    Nodes, tensors, inputs, outputs, metadata entries and other elements with names are not divided: if one side added,
+    changed or removed an element, the result has that side's version. Nodes are paired by name, else by the values that
+    they produce. Changes inside functions, and inside the graphs of If, Loop and Scan, are merged likewise.
     If both sides changed one element in different ways, this is a conflict, and the merged model contains the element
-    of `ours`. There are three more kinds of conflicts:
+    of `ours`. There are more kinds of conflicts:
+        Both sides changed a field whose elements have no names, or the order of the inputs or outputs of a graph.
+        Their side changed unknown fields, which can't be copied.
         One side changed the version of an operator set, and the other changed or added nodes of its domain.
         One side removed a function or changed its inputs, outputs or attributes, and the other changed or added calls.
         The merged model has a fault that neither side has, such as a node of one side that reads a value removed by the
@@ -246,7 +248,7 @@ class _Merge:
         An added element follows the element that it follows on its side. If both sides moved elements, the order of
         `ours` is used; this is a conflict for inputs and outputs.
         """
-        common_ids = {*ours} & {*theirs}  # includes equal elements that both sides added
+        common_ids = {*ours} & {*theirs}  # includes elements of one name that both sides added
         base_order, our_order, their_order = (
             [element_id for element_id in ids if element_id in common_ids] for ids in (base, ours, theirs)
         )
@@ -477,7 +479,7 @@ def _new_fault_conflicts(merged: ModelProto, base: ModelProto, *sides: ModelProt
     base_counts, *side_counts = (
         Counter(map(_fault_key, check(model, select=_CONFLICT_RULES))) for model in (base, *sides)
     )
-    # The number of faults of each text that the sides explain.
+    # The expected number of faults of each text: that of a side, or that of the base plus those that each side added.
     n_expected = {
         fault: max(
             *(counts[fault] for counts in side_counts),

@@ -32,9 +32,9 @@ def rename_values(model: ModelProto, names: Mapping[str, str], *, scope: str | N
     define is renamed in each subgraph and function that defines it.
     scope: the path of the one graph or function that defines the values, such as "functions[0]"; values of enclosing
     graphs are not renamed.
-    Raises PathError for a name that no value has, EditError for a new name that another value already has or that is
-    empty, FieldTypeError for a new name that is not a str, FieldTextError for lone surrogates, DecodeError for messages
-    nested more than 100 deep; the model is then unchanged.
+    Raises PathError for a name that no value has, EditError for a new name that another value already has, that two
+    values would share or that is empty, FieldTypeError for a new name that is not a str, FieldTextError for lone
+    surrogates, DecodeError for messages nested more than 100 deep; the model is then unchanged.
     """
     names = _check_names(model, names)
     for old, new in names.items():
@@ -169,7 +169,7 @@ def _choose_names(
 
 @dataclass(slots=True)
 class _Level:
-    """A graph or function around the current nodes, whose values may be renamed.
+    """The current graph or function, or one around it; its values may be renamed.
 
     existing_names: the new names that it already defines. assigned_names: the new names that its values receive.
     """
@@ -250,8 +250,8 @@ def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
     model: the model, which is changed. names: new names by old names, all applied at once. Nothing refers to a node by
     its name.
     Raises PathError for a name that no node has, or that several nodes in one graph have; EditError for a new name that
-    another node of the graph already has; FieldTypeError or FieldTextError for a new name that is not text; DecodeError
-    for messages nested more than 100 deep. The model is then unchanged.
+    another node of the graph already has, or that two nodes of a graph would share; FieldTypeError or FieldTextError
+    for a new name that is not text; DecodeError for messages nested more than 100 deep. The model is then unchanged.
     """
     names = _check_names(model, names)
     _check_nodes(model, names)

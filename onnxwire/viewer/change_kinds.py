@@ -57,7 +57,7 @@ def _truncate(text: str) -> str:
 
 
 def set_field(path: str, value: str) -> Change:
-    """Set the element at a path to a value in the notation of `onnxwire set`."""
+    """Set the element at a path to a value in the notation of `onnxwire set`, without @FILE."""
     return Change(f"set {path} = {_truncate(value)}", path, lambda root: set_value(root, path, value))
 
 
@@ -132,8 +132,8 @@ def rename_value(path: str, name: str, new: str) -> Change:
 def delete_node(path: str, input: int | None) -> Change:
     """Delete a node.
 
-    input: the index of one of the node's inputs; the consumers of the node's first output use its value afterwards.
-    None to leave these consumers unconnected.
+    input: the index of one of the node's inputs, which the consumers of the node's first output use afterwards; None to
+    leave these consumers unconnected.
     """
 
     def run(model: ModelProto) -> str:

@@ -331,7 +331,7 @@ class Edits:
         if os.path.isabs(path):
             return path
         if os.path.basename(path) != path or path in (os.curdir, os.pardir):
-            raise EditError(f"{path!r} is neither an absolute path nor the name of a file in the model's folder")
+            raise EditError(f"{path!r} is neither an absolute path nor a file name without folders")
         return os.path.join(self._folder, path)
 
 

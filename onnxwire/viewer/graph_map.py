@@ -72,12 +72,12 @@ class ModelMap:
             number: its index in the group; None for an input, output, entry or exit. label.
             kind: as in `Group`, or input, output, entry or exit.
             nodes, parameters, bytes: sums over its nodes. operators: [name, count], the most frequent first.
-            times, of (of a repeat): the number and the kind of its members.
+            times, member_kind (of a repeat): the number and the kind of its members.
             path (of a node or graph). type (of an input or output).
             op_type, short, lines, opens (of a node): its operator; the part of its name that differs from the group's
                 name; its weights and attributes; whether it has contents.
             marks: the numbers of marked nodes by mark, if models are compared. lit: whether the route passes the box.
-            takes, gives: the numbers of values from and to the outside of the group whose edges are omitted.
+            takes, gives: the numbers of values from and to the outside of the group, if their edges are omitted.
             width, height, x, y (of its center), in pixels. row.
         The last boxes may be of kind entry and exit: the ends of edges from and to the outside.
         An edge: from and to (indices of boxes), count (of its values), types (some of the types), value (the name of
@@ -143,7 +143,7 @@ class ModelMap:
             _, children = self.groups.find(name)
             number = _index_of_row(children, row)
             name, child = f"{name}/{number}", children[number]
-            # A repeat of nodes is opened as one group, since a node has no contents.
+            # A repeat of nodes is opened as one group that contains all its nodes.
             if child.members is not None and child.members[0].kind != "node":
                 number = child.members.number_of(row)
                 name, child = f"{name}*{number}", child.members[number]
@@ -168,7 +168,7 @@ class ModelMap:
             if rows is not None:
                 self._last_route = (start, end), rows
                 return rows
-        raise PathError("there is no path between the two nodes", end[:_MAX_NAME_CHARS])
+        raise PathError("there is no route between the two nodes", end[:_MAX_NAME_CHARS])
 
     def _find_route(self, start: int, end: int) -> Array | None:
         """Return the rows of a shortest route between two rows, None if there is none.
@@ -216,7 +216,7 @@ class ModelMap:
                 operator_counts.append([columns.operators[int(pairs[i]) % n_operators][1], int(pair_counts[i])])
         boxes = []
         for i, group in enumerate(groups):
-            entry: dict[str, Any] = {
+            box: dict[str, Any] = {
                 "number": i,
                 "kind": group.kind,
                 "label": group.label[:_MAX_NAME_CHARS],
@@ -227,21 +227,21 @@ class ModelMap:
             }
             if self._marks is not None:
                 mark_counts = np.bincount(self._marks[group.rows] + 1, minlength=len(MARKS) + 1)[1:].tolist()
-                entry["marks"] = {mark: n for mark, n in zip(MARKS, mark_counts, strict=True) if n}
+                box["marks"] = {mark: n for mark, n in zip(MARKS, mark_counts, strict=True) if n}
             if group.members is not None:
-                entry["times"] = len(group.members)
-                entry["member_kind"] = group.members[0].kind
+                box["times"] = len(group.members)
+                box["member_kind"] = group.members[0].kind
                 if not group.label:
-                    entry["label"] = columns.operators[int(columns.op[group.rows[0]])][1][:_MAX_NAME_CHARS]
+                    box["label"] = columns.operators[int(columns.op[group.rows[0]])][1][:_MAX_NAME_CHARS]
             if group.kind == "node":
-                entry |= self._node_entry(int(group.rows[0]), scopes)
-                entry["opens"] = bool(self.groups.inner_graphs(group))
+                box |= self._node_keys(int(group.rows[0]), scopes)
+                box["opens"] = bool(self.groups.inner_graphs(group))
             elif group.path:
-                entry |= self._graph_entry(group.path)
-            boxes.append(entry)
+                box |= self._graph_keys(group.path)
+            boxes.append(box)
         return boxes
 
-    def _node_entry(self, row: int, scopes: list[str]) -> dict[str, Any]:
+    def _node_keys(self, row: int, scopes: list[str]) -> dict[str, Any]:
         """Return the keys of a box that describe a node; see `contents`."""
         path, node = self._node_at(row)
         name = node.name or next(iter(node.output), "")
@@ -254,7 +254,7 @@ class ModelMap:
             "op_type": node.op_type[:_MAX_NAME_CHARS],
         }
 
-    def _graph_entry(self, path: str) -> dict[str, Any]:
+    def _graph_keys(self, path: str) -> dict[str, Any]:
         """Return path and label of a graph or function; see `contents`."""
         graph = resolve(self.model, path).value
         owner, _, attribute = path.rpartition(".attribute[")

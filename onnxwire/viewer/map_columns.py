@@ -69,7 +69,7 @@ class Graph:
 
 
 class Scopes:
-    """The tree of scopes that names of nodes describe; scope 0 is the root.
+    """The tree of scopes, such as modules, that names or metadata of nodes describe; scope 0 is the root.
 
     parent, depth, label: lists with an element per scope. After `finish`, the inner scopes of a scope directly follow
     it, and `end` has, for each scope, the number of the first later scope that is not inside it.
@@ -108,7 +108,7 @@ class Scopes:
     def of_name(self, name: str, op_type: str) -> int:
         """Return the scope of a node by its name, such as `/model/layers.3/attn/MatMul`; 0 if it has none.
 
-        A last part equal to the operator is not a scope: PaddlePaddle names nodes by operator and number, p2o.Conv.0.
+        A second-last part equal to the operator is not a scope: PaddlePaddle's names are like p2o.Conv.0.
         """
         name = name[:_MAX_NAME_CHARS]
         separator = _separator(name)
@@ -212,9 +212,9 @@ class MapColumns:
 
     count: the number of rows. graphs: the graphs by path. graph_of: the number of each row's graph. operators: (domain,
     op_type). op, scope: each row's index into `operators` and `scopes`.
-    use_row, use_value, use_slot: one entry per input of a node, sorted by row; after the inputs of a node come the
-    values that the graphs in its attributes capture, with slot -1. output_row, output_value, output_slot: one entry per
-    output.
+    use_row, use_value, use_slot: for each input of a node, the node's row, the value's number and the input's index,
+    sorted by row; after the inputs of a node come the values that the graphs in its attributes capture, with index -1.
+    output_row, output_value, output_slot: the same for each output.
     use_start: the first entry of each row, then the number of entries. first_use: the first entry of each value, or -1.
     producer: the row that produces a value, or -1; producer_slot: the index of that output. type: each value's index
     into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: the numbers of elements

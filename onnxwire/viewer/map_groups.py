@@ -165,7 +165,7 @@ class Groups:
             )
         if group.members is not None:
             return self._divide_repeat(group.members)
-        return self._make_entries(group) if len(group.rows) else []
+        return self._make_contents(group) if len(group.rows) else []
 
     def _divide_repeat(self, members: Members) -> list[Group]:
         """Return the members of a repeat, or repeats of consecutive members if there are too many."""
@@ -177,7 +177,7 @@ class Groups:
             _make_repeat(members.part(start, stop), f"{start + 1:,} to {stop:,}") for start, stop in pairwise(bounds)
         ]
 
-    def _make_entries(self, group: Group) -> list[Group]:
+    def _make_contents(self, group: Group) -> list[Group]:
         """Return the contents of a group. Equal groups or nodes are combined; a long sequence is divided into runs."""
         columns, scope = self.columns, group.scope
         rows = group.rows
@@ -213,19 +213,19 @@ class Groups:
             label = self._block_label(int(rows[first_rows[i]]), int(scopes[i]), int(scopes[i + period - 1]))
             return Group("block", label, np.sort(box_rows), scope)
 
-        entries = []
+        groups = []
         for start in starts.tolist():
             period, count = repeats.get(start, (1, 1))
             if count == 1:
-                entries.append(make_single(start, ordered_rows[bounds[start] : bounds[start + 1]]))
+                groups.append(make_single(start, ordered_rows[bounds[start] : bounds[start + 1]]))
                 continue
             member_bounds = bounds[start : start + period * count + 1 : period]
             make: Callable[[int, Array], Group] = partial(
                 _make_member, make_single if period == 1 else make_block, start, period
             )
             member_rows = ordered_rows[member_bounds[0] : member_bounds[-1]]
-            entries.append(_make_repeat(Members(member_rows, member_bounds - member_bounds[0], make)))
-        return entries
+            groups.append(_make_repeat(Members(member_rows, member_bounds - member_bounds[0], make)))
+        return groups
 
     def _divide_into_runs(
         self, scope: int, ordered_rows: Array, bounds: Array, starts: Array, crossings: Array
@@ -338,10 +338,10 @@ class Groups:
             + _mix(np.where(is_own | columns.is_weight[value], columns.type[value], 0) + 1_009)
         )
         node_hashes = _mix(columns.op[rows].astype(np.int64)) + _mix(columns.inner_node_counts[rows] + 31)
-        node_hashes += _sum_runs(use_hashes, columns.use_start[rows + 1] - columns.use_start[rows])
+        node_hashes += _sum_slices(use_hashes, columns.use_start[rows + 1] - columns.use_start[rows])
         # The factor, 2**32 divided by the golden ratio, spreads the positions, so that the order of the nodes counts.
         node_hashes = _mix(node_hashes.view(np.int64) + position.astype(np.int64) * 0x9E3779B9)
-        signatures = _sum_runs(node_hashes[order], np.diff(bounds))
+        signatures = _sum_slices(node_hashes[order], np.diff(bounds))
         # A value from an item to a later item crosses before the later item, and before each item between the two.
         is_crossing = (source >= 0) & (items[np.maximum(source, 0)] < items[target])
         pairs = np.unique(
@@ -394,8 +394,8 @@ def _ranges(starts: Array, stops: Array) -> Array:
     return integers
 
 
-def _sum_runs(numbers: Array, lengths: Array) -> Array:
-    """Return the sums of consecutive runs of the given lengths, modulo 2**64."""
+def _sum_slices(numbers: Array, lengths: Array) -> Array:
+    """Return the sums of consecutive slices of the given lengths, modulo 2**64."""
     total = np.zeros(len(numbers) + 1, np.uint64)
     np.cumsum(numbers, dtype=np.uint64, out=total[1:])
     positions = np.cumsum(lengths)

@@ -96,14 +96,17 @@ def _slot_name(signature: Signature | None, slot: int) -> str:
     """Return the name of an input by its index; "" if it is unknown."""
     if signature is None or not signature.inputs:
         return ""
-    last_input = signature.inputs[-1]
+    last_input = signature.inputs[-1]  # option "*": a variadic input
     if slot < len(signature.inputs) - (last_input.option == "*"):
         return signature.inputs[slot].name
     return last_input.name if last_input.option == "*" else ""
 
 
 def _attribute_lines(node: NodeProto) -> list[str]:
-    """Return the attributes that are numbers or short strings, with their names; for a Constant node only the value."""
+    """Return the attributes that are numbers or short strings, with names; for a Constant node only the value.
+
+    Lists of numbers are truncated.
+    """
     lines = []
     try:
         for attribute in islice(node.attribute, _MAX_ATTRIBUTES):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxwire.io.source import Source
 
 _MAX_ROWS = 12  # maximum number of rows of a table
-_MAX_CHARS = 120  # maximum length of a text
+_MAX_CHARS = 120  # maximum length of a text; the facts above the tables may have eight times this length
 _MAX_COUNTED_NODES = 200_000  # in larger models, operators are not counted
 _MAX_READ_BYTES = 1 << 12  # maximum size of a tensor whose elements are shown
 _MAX_ELEMENTS = 8  # maximum number of shown elements of a tensor

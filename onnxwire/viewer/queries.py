@@ -139,7 +139,8 @@ class Queries(TensorQueries):
     def tensors(self, scope: str = "graph", search: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
         """List some tensors of a graph or function; arguments as for `nodes`.
 
-        The initializers come first, then sparse initializers and tensors in attributes of nodes and in their graphs.
+        The initializers come first, then all other tensors: those in attributes, in their graphs, and in sparse
+        initializers.
         Returns total and rows: index, path, name, data_type, shape, bytes.
         """
         initializers = getattr(self._resolve_scope(scope), "initializer", ())

@@ -302,7 +302,8 @@ class Handler(BaseHTTPRequestHandler):
             key = self.server.exchange_token(self.headers.get(KEY_HEADER, ""))
             if key is None:
                 return self._refuse(
-                    HTTPStatus.FORBIDDEN, "the address was already opened; start `onnxwire view` again for a new one"
+                    HTTPStatus.FORBIDDEN,
+                    "the address is wrong or was already opened; start `onnxwire view` again for a new one",
                 )
             return self._send_json(HTTPStatus.OK, {"key": key})
         if self.server.start is not None and not self._check_key():

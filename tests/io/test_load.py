@@ -179,7 +179,7 @@ FOREIGN_FILES = {
     "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(20),
     "npy": b"\x93NUMPY\x01\x00" + bytes(20),
     "GGUF": b"GGUF" + bytes(20),
-    "zero bytes": bytes(64),
+    "NUL bytes": bytes(64),
     "plain text": b"hello, this is a text file\n" * 3,
     # A NodeDef: the name x, the operator Placeholder, and an attribute dtype without a value.
     "TensorFlow graph": b"\x0a\x1b\x0a\x01x\x12\x0bPlaceholder\x2a\x09\x0a\x05dtype\x12\x00",

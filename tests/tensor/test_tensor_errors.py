@@ -432,3 +432,21 @@ def test_the_path_of_a_byte_a_hundred_messages_deep_is_found_from_the_last_searc
         assert error_info.value.path.endswith(f".g.initializer[{i}]") and "more)" in error_info.value.path
     # The innermost graph is in 120 messages: 40 nodes, 40 attributes and 40 graphs.
     assert len(reads) < 4 * (len(tensors) + 120)
+
+
+def test_strings_in_a_field_of_numbers_are_not_advised_to_be_in_raw_data():
+    tensor = TensorProto(data_type=DATA_TYPES["STRING"], dims=[1], int32_data=[1])
+    with pytest.raises(TensorError, match="elements of STRING belong in string_data, not in int32_data"):
+        tensor.numpy(strings="bytes")
+
+
+@pytest.mark.parametrize("begin", [1, 3])
+def test_a_chunk_that_does_not_continue_the_chunks_before_it_is_reported_with_both_numbers(begin):
+    chunks = [
+        TensorProto(
+            data_type=DATA_TYPES["UINT8"], dims=[8], segment={"begin": start, "end": stop}, raw_data=bytes(size)
+        )
+        for start, stop, size in ((0, 2, 2), (begin, 8, 8 - begin))
+    ]
+    with pytest.raises(TensorError, match=f"begins at index {begin}, and the chunks before it have 2 elements"):
+        onnxwire.join_segments(chunks)

@@ -167,11 +167,11 @@ def test_a_path_between_two_nodes_is_highlighted(digits):
     digits.open_address("map=graph.node[2]")
     digits.wait_for_status("node_conv2d")
     digits.press_on_map("p")
-    digits.element("#map-card", "A path begins at node_conv2d")
+    digits.element("#map-card", "A route begins at node_conv2d")
     digits.open_address("map=graph.node[16]")
     digits.wait_for_status("node_linear_1")
     digits.press_on_map("p")
-    digits.element("#map-card", "Path of 11 nodes")
+    digits.element("#map-card", "Route of 11 nodes")
     digits.press_on_map("ESCAPE")
     digits.wait(lambda: "Path of" not in digits.text("#map-card"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class RangeError(Exception):
-    """A server did not answer a range request with the range."""
+    """A response to a range request contains no range, or does not state the size of the file."""
 
 
 class RequestError(Exception):

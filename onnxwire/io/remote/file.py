@@ -7,7 +7,7 @@ import errno
 import re
 import threading
 
-from onnxwire.errors import Error, SourceError
+from onnxwire.errors import Error, SourceError, count_text
 from onnxwire.io.remote.address import HUB_SCHEME
 from onnxwire.io.remote.failures import RangeError
 from onnxwire.io.remote.loop import run
@@ -34,22 +34,23 @@ CHUNK_BYTES = 1 << 23
 # The maximum gap between two ranges of one request. Reading such a gap takes as long as a second request.
 _MAX_GAP_BYTES = 1 << 15
 _OPEN_BYTES = 1 << 16  # size of the beginning of a file, which is read to open the file
-_SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if its first bytes do not suffice
+_SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if a walk needs more than its first bytes
 # The maximum size of a file that is read completely because its server does not support ranges or identify versions.
 _MAX_BYTES_WITHOUT_RANGES = 1 << 28
-# Minimum length of a sequential read, and maximum gap in it. Half of this size is read in addition to a predicted run.
+# The minimum length from which the size of the next sequential read is computed, and the maximum gap before that read.
+# Any other read has the size of the predicted run (`Readahead.next_run`) and half of this length.
 _MIN_SEQUENCE_BYTES = 1 << 12
-MAX_CONCURRENT_REQUESTS = 16
+MAX_CONCURRENT_REQUESTS = 16  # of long ranges; of short ranges, MAX_GUESSES
 
 
 class RemoteFile:
-    """A file on a server; the `source` of a PartialMemory. `open` has to be called first.
+    """A file on a server; the `source` of a PartialMemory. `open` or `open_files` has to be called first.
 
     reader: reads ranges of the file; address: the address of the file; origin: the store and the model's address,
     to find external data. name: the file's name in error messages. size, version: the size and version in the first
     response, which all later responses must match.
-    requests, received: the number of requests sent, and of bytes received, so far. schedule: fetches ranges before they
-    are read, or None.
+    requests, received: the number of requests, without retries and redirects, and of bytes received, so far. schedule:
+    fetches ranges before they are read, or None.
     """
 
     def __init__(self, reader: Reader, address: Address, origin: Origin) -> None:
@@ -200,7 +201,7 @@ class RemoteFile:
             window = 7 * length if length <= _OPEN_BYTES else 2 * length
             self._sequence = (sequence_start, start + window)
         else:
-            window = self._readahead.run + _MIN_SEQUENCE_BYTES // 2
+            window = self._readahead.next_run + _MIN_SEQUENCE_BYTES // 2
             self._sequence = (start, start + window)
         return window
 
@@ -269,7 +270,9 @@ class RemoteFile:
     def _check_length(self, start: int, end: int, data: Buffer) -> None:
         length = len(memoryview(data))
         if length != end - start:
-            reason = f"bytes {start:,} to {end:,}: the server sent {length:,} bytes instead of {end - start:,}"
+            reason = (
+                f"bytes {start:,} to {end:,}: the server sent {count_text(length, 'byte')} instead of {end - start:,}"
+            )
             raise SourceError(errno.EIO, reason, self.name)
 
     def _changed_error(self) -> SourceError:
@@ -277,7 +280,10 @@ class RemoteFile:
 
 
 def open_files(files: list[RemoteFile]) -> Error | None:
-    """Open files concurrently. Return the error of the first that can't be opened, or None."""
+    """Open files concurrently. Return the error of the first that can't be opened, or None.
+
+    Raises SourceError for a cache folder that can't be used.
+    """
 
     async def open_each() -> list[tuple[Buffer, Version] | BaseException]:
         semaphore = asyncio.Semaphore(MAX_GUESSES)  # the requests are short, like those of readahead
@@ -300,7 +306,7 @@ def open_files(files: list[RemoteFile]) -> Error | None:
 
 
 def fetch_all(requests: list[tuple[RemoteFile, PartialMemory, list[Range]]]) -> None:
-    """Fetch ranges of several files into their memories, concurrently. Raises the errors of `RemoteFile.fetch`."""
+    """Fetch ranges of several files into their memories, concurrently. Raises SourceError."""
     claims: list[tuple[RemoteFile, list[Range]]] = []  # the ranges of each file that this thread fetches
     pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buffer], None]]] = []
     try:

@@ -53,9 +53,9 @@ class Hosts:
     """The hosts to which requests for one model and its external data may be sent.
 
     model_site: the model's server. allowed_hosts: more hosts, as `host` (default ports) or `host:port`, to which
-    redirects may lead; if there are any, requests for the model itself may be redirected only to them and on the
+    redirects may lead; if there are any, requests for the model itself may be redirected only to them and to the
     model's server. may_redirect: whether redirects to other hosts than allowed_hosts are followed; False for untrusted
-    models, for which even redirects on the model's own server are refused. Raises ValueError for an invalid host.
+    models, for which even redirects to the model's own server are refused. Raises ValueError for an invalid host.
     """
 
     def __init__(self, model_site: Site, allowed_hosts: Iterable[str] = (), *, may_redirect: bool = True) -> None:
@@ -99,7 +99,8 @@ class Hosts:
         """Return the allowed IP addresses of a server with their reach, in the order to try.
 
         chain_reach: the largest reach so far in a chain of redirects, or None for the first request. If a host has
-        global addresses, only those are allowed. Raises RefusedError if no address is allowed.
+        global addresses, only those are allowed. Raises RefusedError if no address is allowed, OSError for an unknown
+        host.
         """
         addresses = [(address, reach_of(address)) for address in addresses_of(site.host, site.port)]
         min_reach = self.min_reach(chain_reach)
@@ -119,8 +120,8 @@ class Hosts:
     def reach_error(self, site: Site) -> RefusedError:
         """Return the error for a server whose reach is too small."""
         return RefusedError(
-            f"{site.netloc} has a loopback, link-local or private address, or a reserved one; the model's server and "
-            "its redirects may not lead to it"
+            f"{site.netloc} has a loopback, link-local or private address, or a reserved one; requests for this model "
+            "were sent to a more public address before, so they may not be sent to this one"
         )
 
     def note_reach(self, reach: int) -> None:
@@ -151,7 +152,7 @@ def redirect_target(url: str, location: str | None) -> tuple[Site, str]:
     try:
         parts = urlsplit(urljoin(url, text))
         if parts.scheme not in WEB_SCHEMES or "@" in parts.netloc:
-            raise RefusedError("the server redirects to an address that is not plain http or https")
+            raise RefusedError("the server redirects to an address that is not plain http or https, or has a user")
         site = site_of(parts.scheme, parts.netloc)
     except ValueError:
         raise RefusedError("the server redirects to an invalid address") from None

@@ -66,7 +66,7 @@ class Redirect(namedtuple("Redirect", ("site", "target", "reach"))):
 
 
 class Response(namedtuple("Response", ("status", "headers", "body", "redirect"))):
-    """A response: its status, headers and body; body is None if it is longer than the limit.
+    """A response: its status, headers and body; body is None if it is longer than its limit, and for a redirect.
 
     redirect: for a request with `returns_redirect` that was redirected to another server, the target; otherwise None.
     """
@@ -82,9 +82,9 @@ class Request:
     """A request for a file.
 
     is_model: whether the file is the model itself, which decides where redirects may lead. limits: the maximum size of
-    the response's body in bytes, by status; 0 for others. content: the body to send. returns_redirect: return the first
-    redirect to another server instead of following it. first_redirect: the redirect to begin with, which an earlier
-    request returned; no credentials are sent then.
+    the response's body in bytes, by status; 0 for other statuses. content: the body to send. returns_redirect: return
+    the first redirect to another server instead of following it. first_redirect: the redirect to begin with, which an
+    earlier request returned; no credentials are sent then.
     """
 
     def __init__(
@@ -176,8 +176,8 @@ class HttpClient:
     """A client that sends HTTP requests.
 
     options: those of obstore's HTTP stores (storage_options). headers: more headers; headers of the options and the
-    user of an address override them. uses_netrc: whether users are also read from .netrc. Raises ValueError for invalid
-    options, SourceError for an invalid ONNXWIRE_RETRY_TIMEOUT.
+    user of an address override them. uses_netrc: whether users are also read from .netrc. Raises ValueError, TypeError
+    or AttributeError for invalid options, SourceError for an invalid ONNXWIRE_RETRY_TIMEOUT.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class HttpClient:
             raise _connection_error(error) from None
         except (ValueError, UnicodeError):
             # http.client rejects the header or URL; its message, which contains the header, is not shown.
-            raise RequestError("a header of client_options, or the address, can't be sent by HTTP") from None
+            raise RequestError("a header, the address, or the address of the proxy can't be sent by HTTP") from None
         finally:
             job.cancel()
 

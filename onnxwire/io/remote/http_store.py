@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from onnxwire.errors import count_text
 from onnxwire.io.remote.failures import RangeError, RequestError
 from onnxwire.io.remote.hosts import Hosts
 from onnxwire.io.remote.http_client import HttpClient, Request
@@ -31,7 +32,7 @@ _MAX_LIST_BYTES = 1 << 26  # maximum size of a response that lists a folder
 # (RFC 9110, section 8.8.2.2). Without a Date header the difference must be larger, since the clocks may differ.
 _MODIFIED_RESOLUTION_SECONDS = 1.0
 _CLOCK_TOLERANCE_SECONDS = 60.0
-_MAX_WAIT_SECONDS = 2.0  # before the first request is repeated
+_MAX_WAIT_SECONDS = 2.0  # the first request is not repeated if this would require a longer wait
 
 
 class HttpStore:
@@ -173,7 +174,8 @@ def _check_range(
 
     known_size: the file's size for a response that does not contain it, or None. is_first: whether no version is known
     yet. The bytes are empty if the range begins at or after the end of the file (416).
-    Raises RangeError for a response without a range or size, RequestError for one with another range or length.
+    Raises RangeError for a response without a range or size, RequestError for one with another range or length, or for
+    a 416 without a size, or with a size that contains the range.
     """
     text = response.headers.get("Content-Range", "").strip()
     if response.status == 416:
@@ -193,7 +195,9 @@ def _check_range(
     length = response.headers.get("Content-Length", "")
     n_sent = len(response.body) if response.body is not None else length if length.isdecimal() else "more"
     if n_sent != last_byte + 1 - first_byte:
-        sent_text = f"{int(n_sent):,} bytes instead of" if n_sent != "more" else "more bytes than the requested"
+        sent_text = (
+            f"{count_text(int(n_sent), 'byte')} instead of" if n_sent != "more" else "more bytes than the requested"
+        )
         raise RequestError(f"the server sent {sent_text} {last_byte + 1 - first_byte:,}")
     assert response.body is not None
     version = _version_of(response.headers, size)

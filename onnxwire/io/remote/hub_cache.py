@@ -23,7 +23,10 @@ _TRUE_VALUES = ("1", "ON", "YES", "TRUE")
 
 
 def hub_token() -> str:
-    """Return the user's token: from HF_TOKEN or its older name, else from the token file; "" if there is none."""
+    """Return the user's token: from HF_TOKEN or its older name, else from the token file; "" if there is none.
+
+    The token file is not read if HF_HUB_DISABLE_IMPLICIT_TOKEN is set.
+    """
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         if os.environ.get(name, "").strip():
             return os.environ[name].strip()

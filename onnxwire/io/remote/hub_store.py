@@ -11,7 +11,7 @@ import asyncio
 import errno
 import re
 
-from onnxwire.errors import SourceError
+from onnxwire.errors import SourceError, count_text
 from onnxwire.io.remote.address import parse_address
 from onnxwire.io.remote.failures import RequestError
 from onnxwire.io.remote.http_client import HttpClient, Request
@@ -45,7 +45,7 @@ class HubStore(HttpStore):
         self._token = str(client_options.pop("token", None) or hub_token())
         if not re.fullmatch("[!-~]*", self._token):
             raise SourceError(
-                errno.EINVAL, "the token contains other characters than letters, digits and signs", "hf://"
+                errno.EINVAL, "the token contains a space, or a character that is not printable ASCII", "hf://"
             )
         self._client = HttpClient(client_options, {"Authorization": f"Bearer {self._token}"} if self._token else {})
 
@@ -60,8 +60,8 @@ class HubStore(HttpStore):
     def open_cached(self, address: Address, hosts: Hosts) -> tuple[int, Address] | None:
         """Open a file in the local cache of huggingface_hub. Return its descriptor, and its address by commit.
 
-        Return None if the file is not cached. The commit of a branch is requested from the Hub, unless `is_offline`;
-        then SourceError is raised if the file is not cached. Raises RequestError if the request fails.
+        Return None if the file is not cached. The commit of a branch or tag is requested from the Hub, unless
+        `is_offline`; then SourceError is raised if the file is not cached. Raises RequestError if the request fails.
         """
         file = parse_hub_file(address.shown)
         commit: str | None = None
@@ -203,7 +203,9 @@ class HubReader(HttpReader):
         match = _TOTAL_SIZE.search(response.headers.get("Content-Range", "").strip())
         sent_size = int(match[1]) if match else len(response.body) if response.status == 200 and response.body else size
         if size is not None and sent_size != size:
-            raise RequestError(f"the Hub reports {size:,} bytes, and the server that it redirects to {sent_size:,}")
+            raise RequestError(
+                f"the Hub reports {count_text(size, 'byte')}, and the server that it redirects to {sent_size:,}"
+            )
         server_etag = response.headers.get("ETag", "").strip() or None
         if signed.etag is None:
             signed.etag = server_etag

@@ -39,8 +39,8 @@ _PRESIGNED_SECONDS = 604_800  # the longest validity of a presigned request
 
 # A program that reads a presigned request to abort the upload, and sends the request if its pipe is closed without a
 # second line. A server may fail while it receives a part, or store parts that arrive after the first request. So the
-# request is repeated until the server reports that there is no such upload. Source: Amazon S3 API,
-# AbortMultipartUpload.
+# request is sent up to six times, until the server rejects it, as it does if there is no such upload. Source: Amazon S3
+# API, AbortMultipartUpload.
 _GUARD = """
 import sys, time, urllib.error, urllib.request
 url = sys.stdin.readline().strip()
@@ -157,7 +157,7 @@ def save_by_copies(
     total: the size of the encoding in bytes. progress: as for `save`.
     The file appears when it is complete; the upload is aborted after an error, and by a second process if this process
     is killed. Returns False if nothing was saved and the pieces must be sent.
-    Raises SaveError if a source has changed, or the server reports an error.
+    Raises SaveError if a source has changed, or a request fails; SourceError if bytes to send can't be fetched.
     """
     sizes = [len(piece if isinstance(piece, bytes) else piece.payload) for piece in pieces]
 

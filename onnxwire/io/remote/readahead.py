@@ -69,7 +69,7 @@ class Readahead:
         self._end = end
 
     @property
-    def run(self) -> int:
+    def next_run(self) -> int:
         """The number of bytes between the last value and the next one, as predicted."""
         return self._predict(1)[0][1] if self._sizes else 0
 

@@ -37,8 +37,8 @@ class Origin:
     """The store and address of a model, from which its external data is also opened.
 
     source: the model's address, or its name in the store. store: an existing store, or None to create one with
-    `options` (storage_options). cache: a folder for fetched ranges. allow_hosts, untrusted: servers that redirects may
-    lead to, as for `load`.
+    `options` (storage_options). cache: a folder for fetched ranges. allow_hosts, untrusted: limits of redirects, as for
+    `load`.
 
     Raises SourceError for an invalid address, and for an address that needs a library that is not installed; TypeError
     for a cache or allowed hosts together with an existing store.
@@ -212,7 +212,7 @@ def _allowed_hosts(allow_hosts: Iterable[str] | None) -> list[str]:
 
 
 def remote_document(file: RemoteFile) -> Document:
-    """Return a document of a file on a server, of which only the first bytes are in memory."""
+    """Return a document of an open file on a server; only the bytes that opening has fetched are in memory."""
     if file.size == 0:
         return Document(b"", file.name)
     try:

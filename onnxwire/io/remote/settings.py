@@ -23,8 +23,8 @@ _TIMEOUT_VARIABLE = "ONNXWIRE_RETRY_TIMEOUT"
 _RETRY_SECONDS = 60.0
 _MAX_RETRIES = 6
 _MAX_RETRIES_WITH_TIMEOUT = 10_000  # so large that usually only the time limits the retries
-# A name of RFC 9110's token characters, and a value without control characters except tabs. `re` compiles the pattern
-# at its first use, because every command imports this module.
+# A name of RFC 9110's token characters, and a value without ASCII control characters except tabs. `re` compiles the
+# pattern at its first use, because every command imports this module.
 _HEADER = r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*"
 
 

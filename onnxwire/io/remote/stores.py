@@ -80,10 +80,10 @@ def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
 def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> str:
     """Return a text that is unique to a file: its address with query and user, and the settings that select a store.
 
-    These settings are the options without retry_config, with only the headers and the proxy of client_options, and the
-    libraries' environment variables. The password of the address, and secret options, headers and variables are
-    omitted: they change, and could be guessed from their hashes. Every load requests the beginning of the file with the
-    current credentials.
+    These settings are the options without retry_config, with only the headers and the proxy of client_options; and, for
+    the buckets that obstore reads, its environment variables. The password of the address, and secret options, headers
+    and variables are omitted: they change, and could be guessed from the hash of the text, which names a cached file.
+    Every load requests the beginning of the file with the current credentials.
     """
     excluded_names = ("client_options", "retry_config")
     identifying_options = _without_secrets(

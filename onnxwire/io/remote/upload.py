@@ -37,7 +37,8 @@ def upload(
     store, options, progress: as `store`, `storage_options` and `progress` of `save`.
     Only a few parts are in memory at a time, except for a plain HTTP server, which receives the file in one request.
     Pieces of files on servers are fetched as needed. The file appears when the last part is uploaded; on failure the
-    parts are removed, and an old file at the address stays unchanged.
+    parts are removed, and an old file at the address stays unchanged. Only a plain HTTP server may store an incomplete
+    file.
     Raises SaveError if the upload fails; SourceError if the data to write can't be read; TypeError for a store without
     `put`.
     """
@@ -68,7 +69,7 @@ def upload(
     part_bytes = max(_PART_BYTES, -(-total // _MAX_PARTS))
     try:
         with Schedule(missing_ranges(pieces)):
-            # A plain HTTP server receives a file in one request.
+            # A plain HTTP server receives a file of any size in one request.
             is_single_request = origin.address.scheme in WEB_SCHEMES or total <= _PART_BYTES
             data = b"".join(read_parts()) if is_single_request else read_parts()
             if origin.address.site is not None:

@@ -328,8 +328,9 @@ export async function beginEdits(show) {
 async function handleForeignChange() {
   Object.assign(session, await ask("edits"));
   session.problems = null;
-  const lastChange = session.changes[session.done - session.first - 1]?.text ?? "it undid all changes";
-  reportError(new Error(`Another tab changed the model: ${lastChange}. ${nounText(session.done, "change")} in all.`));
+  const lastChange = session.changes[session.done - session.first - 1]?.text;
+  const summary = lastChange ? `${nounText(session.done, "change")} now, the last: ${lastChange}` : "no changes now";
+  reportError(new Error(`Another tab changed the model: ${summary}.`));
   await showForeignChanges();
   check().catch(reportError);
 }

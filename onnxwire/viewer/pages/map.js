@@ -2,7 +2,7 @@
 
 import { ask, html, nounText } from "./api.js";
 import { MAX_SCALE, MIN_SCALE, cameraOfBeginning, boundsOf, moveBesideCard, cameraOfBox } from "./map_camera.js";
-import { canOpen, describeBox, describeNode, describePath, kindText, makeLegend, opensByMember } from "./map_card.js";
+import { canOpen, describeBox, describeNode, describeRoute, kindText, makeLegend, opensByMember } from "./map_card.js";
 import { Overview } from "./map_overview.js";
 import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
 import { Frame, TITLE_HEIGHT, flatten } from "./map_scene.js";
@@ -60,7 +60,7 @@ export class MapView {
       makeButton("Close all", "Close all groups (c)", () => this.closeAll()),
       makeLegend(), makeButton("SVG", "Save the map as SVG", () => this.save("svg")), makeButton("PNG", "Save the map as PNG", () => this.save("png")));
     element.append(this.canvas, bar, this.card, this.overview.element, this.message, this.status,
-      html("p", { id: "map-keys", class: "unseen" }, "Arrow keys select a box, Enter opens or closes it, Escape selects the group around it, + and - zoom, 0 shows all, F shows the selection, [ and ] go through equal blocks, A shows them all, P begins or ends a path, C closes all groups, H turns the map."));
+      html("p", { id: "map-keys", class: "unseen" }, "Arrow keys select a box, Enter opens or closes it, Escape selects the group around it, + and - zoom, 0 shows all, F shows the selection, [ and ] go through equal blocks, A shows them all, P begins or ends a route, C closes all groups, H turns the map."));
     this.pen = new CanvasPen(this.canvas.getContext("2d"));
     this.camera = { x: 0, y: 0, scale: 1 };
     this.root = null; // the frame of the shown graph
@@ -68,7 +68,7 @@ export class MapView {
     this.selected = ""; // the name of the selected box
     this.start = null; // the node at which a route starts: {name, path, label}
     this.route = null; // the highlighted route: {start, end, nodes}, the paths of the nodes at its two ends and the number of its nodes
-    this.requestId = 0; // incremented by each request; answers to earlier requests are ignored
+    this.requestId = 0; // incremented by `show` and `toggleDirection`; answers to earlier requests are ignored
     this.addListeners();
   }
 
@@ -150,7 +150,7 @@ export class MapView {
     this.resize();
   }
 
-  /** Discard the loaded groups, the path and the start of a path. `show` then loads the map again. */
+  /** Discard the loaded groups, the route and the start of a route. `show` then loads the map again. */
   discard() {
     this.root = this.route = this.start = null;
   }
@@ -266,18 +266,18 @@ export class MapView {
   animate(from, to, oldScene = null, oldBoxes = null) {
     const startTime = performance.now();
     const scene = this.scene;
-    const drawFrame = (this.animation = (now) => {
-      if (this.animation !== drawFrame) return;
+    const drawStep = (this.animation = (now) => {
+      if (this.animation !== drawStep) return;
       const progress = ease(Math.min(Math.max((now - startTime) / ANIMATION_MS, 0), 1));
       this.camera = { x: interpolate(from.x, to.x, progress), y: interpolate(from.y, to.y, progress), scale: interpolate(from.scale, to.scale, progress) };
       this.draw(progress < 1 && oldBoxes ? interpolateScene(scene, oldScene, oldBoxes, progress) : scene, progress < 1 && oldBoxes ? (name) => (oldBoxes.has(name) ? 1 : progress) : null);
-      if (progress < 1) requestAnimationFrame(drawFrame);
+      if (progress < 1) requestAnimationFrame(drawStep);
       else this.animation = null;
     });
-    requestAnimationFrame(drawFrame);
+    requestAnimationFrame(drawStep);
   }
 
-  /** Draw the map in the next frame of the browser. */
+  /** Draw the map when the browser next repaints the page. */
   redraw() {
     if (this.animation) return;
     if (this.isDrawScheduled) return;
@@ -521,7 +521,7 @@ export class MapView {
     else if (event.key === "f" && mapBox) this.fit(true, mapBox);
     else if (event.key === "c") this.closeAll();
     else if (event.key === "h") this.toggleDirection();
-    else if (event.key === "p" && mapBox?.box.kind === "node") this.setPathEnd(mapBox);
+    else if (event.key === "p" && mapBox?.box.kind === "node") this.setRouteEnd(mapBox);
     else if (event.key === "a" && mapBox && opensByMember(mapBox.box)) this.showAllMembers(mapBox);
     else if ((event.key === "[" || event.key === "]") && mapBox?.member !== undefined) this.showNextMember(mapBox, event.key === "[" ? -1 : 1);
     else return;
@@ -557,22 +557,22 @@ export class MapView {
     return null;
   }
 
-  /** Begin a path at a node. If a path was begun, end it at the node, or cancel it if it begins at the node. */
-  setPathEnd(mapBox) {
+  /** Begin a route at a node. If a route was begun, end it at the node, or cancel it if it begins at the node. */
+  setRouteEnd(mapBox) {
     if (!this.start || this.start.path === mapBox.box.path) return this.setStart(this.start ? null : mapBox);
     const { path } = this.start;
     this.start = null;
     return this.setRoute({ start: path, end: mapBox.box.path });
   }
 
-  /** Set the node at which a path begins; null for none. */
+  /** Set the node at which a route begins; null for none. */
   setStart(mapBox) {
     this.start = mapBox && { name: mapBox.name, path: mapBox.box.path, label: mapBox.box.label };
     this.showCard(this.byName.get(this.selected));
     this.redraw();
   }
 
-  /** Highlight the path between two nodes in all open groups; null removes the highlighting. */
+  /** Highlight the route between two nodes in all open groups; null removes the highlighting. */
   async setRoute(route) {
     try {
       const nodes = route && (await ask("route", route)).nodes;
@@ -589,9 +589,9 @@ export class MapView {
     this.selectBox(this.selected);
   }
 
-  /** Show the card of the selected box, and of the path. */
+  /** Show the card of the selected box, and of the route. */
   showCard(mapBox) {
-    const children = [...(mapBox ? describeBox(this, mapBox) : []), ...describePath(this)];
+    const children = [...(mapBox ? describeBox(this, mapBox) : []), ...describeRoute(this)];
     this.card.replaceChildren(...children);
     this.card.hidden = !children.length;
     if (mapBox?.box.kind === "node") this.addNode(mapBox.box.path);
@@ -611,21 +611,21 @@ export class MapView {
   async save(kind) {
     const { bounds } = this.scene;
     const margin = 24;
-    const frame = { left: bounds.left - margin, top: bounds.top - margin, width: bounds.width + 2 * margin, height: bounds.height + 2 * margin };
-    const view = { left: frame.left, top: frame.top, right: frame.left + frame.width, bottom: frame.top + frame.height, scale: 1 };
+    const area = { left: bounds.left - margin, top: bounds.top - margin, width: bounds.width + 2 * margin, height: bounds.height + 2 * margin };
+    const view = { left: area.left, top: area.top, right: area.left + area.width, bottom: area.top + area.height, scale: 1 };
     let blob;
     if (kind === "svg") {
       const pen = new SvgPen();
       paint(pen, this.scene, view, this.colors);
-      blob = new Blob([pen.document(frame, this.colors.ground)], { type: "image/svg+xml" });
+      blob = new Blob([pen.document(area, this.colors.ground)], { type: "image/svg+xml" });
     } else {
       const canvas = document.createElement("canvas");
-      const scale = Math.min(2, Math.sqrt(MAX_PIXELS / (frame.width * frame.height)), MAX_SIDE / Math.max(frame.width, frame.height));
-      [canvas.width, canvas.height] = [Math.ceil(frame.width * scale), Math.ceil(frame.height * scale)];
+      const scale = Math.min(2, Math.sqrt(MAX_PIXELS / (area.width * area.height)), MAX_SIDE / Math.max(area.width, area.height));
+      [canvas.width, canvas.height] = [Math.ceil(area.width * scale), Math.ceil(area.height * scale)];
       const context = canvas.getContext("2d");
       context.fillStyle = this.colors.ground;
       context.fillRect(0, 0, canvas.width, canvas.height);
-      context.setTransform(scale, 0, 0, scale, -frame.left * scale, -frame.top * scale);
+      context.setTransform(scale, 0, 0, scale, -area.left * scale, -area.top * scale);
       paint(new CanvasPen(context), this.scene, { ...view, scale }, this.colors);
       blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
     }

@@ -1,6 +1,6 @@
 // The card of the selected box on the map: its facts and actions. mapBox: a box of a scene, as `flatten` of map_scene.js returns it.
 // box: a box of the server's answer, as `ModelMap.contents` of graph_map.py returns it. For a repeat, which is a box of several equal
-// nodes or blocks (its members), `times` is their number, and `of` their kind.
+// nodes or blocks (its members), `times` is their number, and `member_kind` their kind.
 
 import { SIDE, countText, html, link, nounText, sizeText } from "./api.js";
 import { marksText, operatorsOf, titleOf } from "./map_paint.js";
@@ -41,7 +41,7 @@ export function describeBox(map, mapBox) {
   if (mapBox.member !== undefined) actions.append(makeButton("‹", () => map.showNextMember(mapBox, -1), "["), makeButton("›", () => map.showNextMember(mapBox, 1), "]"));
   if (box.kind === "node") {
     actions.append(link("node", box.path, "Details"));
-    actions.append(makeButton(map.start ? (map.start.path === box.path ? "No path" : "Path to here") : "Path from here", () => map.setPathEnd(mapBox), "P"));
+    actions.append(makeButton(map.start ? (map.start.path === box.path ? "Cancel the route" : "Route to here") : "Route from here", () => map.setRouteEnd(mapBox), "P"));
   }
   return [
     html("h2", {}, titleOf(box)),
@@ -88,10 +88,10 @@ export function describeNode(node) {
   ];
 }
 
-/** Return the lines of the card about the highlighted route, which its texts call a path, or about the start of a route. */
-export function describePath(map) {
+/** Return the lines of the card about the highlighted route, and about the start of a new route. */
+export function describeRoute(map) {
   const parts = [];
-  if (map.start) parts.push(html("p", { class: "note" }, `A path begins at ${map.start.label}: select its end.`));
-  if (map.route) parts.push(html("p", { class: "group" }, html("span", { class: "note" }, `Path of ${nounText(map.route.nodes, "node")}`), makeButton("Clear", () => map.setRoute(null))));
+  if (map.start) parts.push(html("p", { class: "note" }, `A route begins at ${map.start.label}: select its end.`));
+  if (map.route) parts.push(html("p", { class: "group" }, html("span", { class: "note" }, `Route of ${nounText(map.route.nodes, "node")}`), makeButton("Clear", () => map.setRoute(null))));
   return parts;
 }

@@ -18,7 +18,7 @@ export class Overview {
     this.element.addEventListener("pointermove", follow);
   }
 
-  /** Draw the boxes of a scene (see `flatten` of map_scene.js); called once after each change of the scene. */
+  /** Draw the boxes of a scene (see `flatten` of map_scene.js); called once after each change of the scene or the colors. */
   draw(scene, colors) {
     const { bounds, boxes } = scene;
     const scale = Math.min(CANVAS_SIZE[0] / bounds.width, CANVAS_SIZE[1] / bounds.height);

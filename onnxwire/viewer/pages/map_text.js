@@ -5,7 +5,7 @@ const MEASURE_SIZE = 20; // font size in pixels at which letters are measured
 const LABEL = { size: 10, height: 12, gap: 5 }; // in pixels; gap: the distance from the edge
 const ARROW = [8, 10]; // width and length in pixels of the space of an arrow, which labels do not cover
 const MAX_LABEL_SEGMENTS = 6; // maximum number of segments of an edge that are tried for its label
-const CURVE_SAMPLES = 20; // number of points per segment that labels must not cover
+const CURVE_STEPS = 20; // number of equal steps per segment; labels must not cover the points between them
 
 const widths = [new Map(), new Map()]; // the widths of regular letters, and of bold letters
 let ruler = null; // the canvas context that measures letters
@@ -65,7 +65,7 @@ function pointOf([x0, y0], [x1, y1], toRight, t) {
 function samplesOf(points, toRight) {
   const samples = [];
   for (let i = 1; i < points.length; i += 1) {
-    for (let step = 0; step <= CURVE_SAMPLES; step += 1) samples.push(pointOf(points[i - 1], points[i], toRight, step / CURVE_SAMPLES));
+    for (let step = 0; step <= CURVE_STEPS; step += 1) samples.push(pointOf(points[i - 1], points[i], toRight, step / CURVE_STEPS));
   }
   return samples;
 }

@@ -110,7 +110,7 @@ function outputsCard(node) {
   const targetCell = (value) => {
     const omittedText = value.count > value.consumers.length ? ` and ${countText(value.count - value.consumers.length)} more` : "";
     const links = value.consumers.map((path) => link("node", path, /\[(\d+)\]$/.exec(path)[1]));
-    return [value.is_output ? "graph output" : "", links.length ? " to node " : "", ...links.flatMap((consumerLink, i) => (i ? [", ", consumerLink] : [consumerLink])), omittedText];
+    return [value.is_output ? "graph output" : "", value.is_output && links.length ? "; " : "", links.length ? (value.count === 1 ? "to node " : "to nodes ") : "", ...links.flatMap((consumerLink, i) => (i ? [", ", consumerLink] : [consumerLink])), omittedText];
   };
   return html("section", { class: "card", id: "outputs" }, html("h2", {}, `Outputs (${node.outputs.length})`),
     html("table", {}, ...node.outputs.map((value) =>

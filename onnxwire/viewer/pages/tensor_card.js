@@ -37,14 +37,17 @@ export async function showTensor(path, details, isCurrent) {
   return tensor;
 }
 
+/** Return the path of the graph of an initializer; undefined for any other tensor. */
+const scopeOf = (tensor) => /^(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)$/.exec(tensor.path)?.[1];
+
 /** Return the name of a tensor, or its path if it has none. If edits are allowed, the name of an initializer has a button for renaming it wherever it is used. */
 function renamableName(tensor) {
-  const scope = /^(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)$/.exec(tensor.path)?.[1];
+  const scope = scopeOf(tensor);
   if (scope === undefined || !tensor.name) return tensor.name || tensor.path;
   return editableValue(tensor.name, { label: "name", path: tensor.path, value: tensor.name, toChange: ({ value }) => ["rename_value", { path: scope, name: tensor.name, new: value }] });
 }
 
-/** Return a card with the size, location, consumers and doc string of a tensor. */
+/** Return a card with the size, location, consumers (of an initializer) and doc string of a tensor. */
 function factsCard(tensor) {
   const elements = tensor.shape.reduce((product, length) => product * length, 1);
   const users = tensor.consumers.flatMap((node, i) => [i ? ", " : "", link("node", node.path, `${node.op_type} ${node.name}`)]);
@@ -53,7 +56,7 @@ function factsCard(tensor) {
   const rows = [
     ["elements", `${countText(elements)} (${sizeText(tensor.bytes)})`],
     ["stored", location],
-    ["used by", users.length ? [...users, omittedText] : "no node"],
+    ["used by", users.length ? [...users, omittedText] : scopeOf(tensor) === undefined ? "" : "no node"],
     ["doc", tensor.doc_string || session.is_editable ? editableValue(tensor.doc_string || "–", { label: "doc", path: `${tensor.path}.doc_string` }) : ""],
   ].filter(([, value]) => value);
   return html("section", { class: "card" }, html("dl", {}, ...rows.flatMap(([key, value]) => [html("dt", {}, key), html("dd", {}, ...[value].flat())])));
