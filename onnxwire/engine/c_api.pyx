@@ -176,7 +176,7 @@ cdef class Export:
     cdef bint prepare(self, Py_ssize_t i, uint64_t start, uint64_t n) noexcept:
         """Check the file of a piece, and fetch n bytes of the piece from `start` on.
 
-        Returns whether that succeeded; a failure is stored in `error`, unless it already has one.
+        Returns whether that succeeded; the first failure is stored in `error`.
         """
         cdef Document document
         try:

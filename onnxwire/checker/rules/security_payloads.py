@@ -1,7 +1,7 @@
 """Rules of security: programs and archives inside a model, and weights that nothing reads.
 
-Small tensors are read completely. Of large payloads the first bytes are read, and in local files also the bytes after
-4 KiB and the last bytes. Of strings and unknown fields only the first bytes are read.
+Tensors of at most 256 KiB are read completely, up to a total of 8 MiB. Of other tensors the first bytes are read, those
+after 4 KiB, and the last ones. Of tensors on servers, strings and unknown fields, only the first bytes are read.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _OTHER_FORMATS = (
     (0, b"#!", "a script"),
     (0, b"<?", "a document"),
 )
-# Commands of scripts, and tests of antivirus programs.
+# Commands of scripts, and test files of antivirus programs.
 _SCRIPT = re.compile(
     rb"<script\b|<\?php|javascript:|\bpowershell\b.{0,80}-e|/bin/(?:ba|z|k|da)?sh\b|__import__\s*\(|\bos\.(?:system|popen|exec)"
     rb"|\bsubprocess\.|\beval\s*\(|\bexec\s*\(|\b(?:curl|wget)\s+(?:-\S+\s+)*https?://|\bpickle\.loads|\bcmd(?:\.exe)?\s+/c"
@@ -168,7 +168,7 @@ class Prefixes:
 
 
 def _are_unread(facts: Facts) -> Any:
-    """Return whether each TensorProto is an initializer that no node reads and no graph returns."""
+    """Return whether each TensorProto is an initializer that no node input, graph output or string entry names."""
     tensors = facts.TensorProto
     is_used = np.zeros(facts.columns.text_count(), bool)
     is_used[EMPTY] = True
@@ -411,7 +411,7 @@ def long_text(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-payload-attribute", "AttributeProto")
 def attribute_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield attributes whose string is a program or archive."""
+    """Yield attributes whose string, or list of strings or integers, is a program or archive."""
     attributes, prefixes = facts.AttributeProto, facts.derive(Prefixes)
     starts, lengths = (column.tolist() for column in attributes.span("s"))
     kinds = {}
