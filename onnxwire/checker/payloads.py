@@ -142,7 +142,7 @@ class Payloads:
 
     @cached_property
     def count(self) -> Any:
-        """The lengths of the lists that the tensors' types require; -1 where counting would take too long."""
+        """The actual lengths of the lists for elements of the tensors' types; -1 where counting would take too long."""
         counts_by_tensor = np.zeros(len(self.elements), np.int64)  # pages take no memory until they are written to
         number_columns = {"int32_data": int32_numbers, "int64_data": int64_numbers, "uint64_data": uint64_numbers}
         for location, field in enumerate(FIELDS):
@@ -159,7 +159,7 @@ class Payloads:
 
     @cached_property
     def count_bytes(self) -> Any:
-        """The sizes in bytes of the lists that the tensors' types require."""
+        """The sizes in bytes of the lists for elements of the tensors' types."""
         sizes = np.zeros(len(self.elements), np.int64)
         for location, field in enumerate(FIELDS):
             has_list = (self.own_location == location) & is_filled(self.facts.TensorProto, field)

@@ -329,7 +329,7 @@ def test_a_tensor_of_a_constant_node_is_found_by_its_value_or_path(tmp_path):
     ("options", "text"),
     [
         (["--tensor", "*", "-o", "x.npy"], "an .npy file contains one tensor, not 16"),
-        (["--tensor", "*", "-o", "x.bin"], "ends with .npy, .npz, .safetensors"),
+        (["--tensor", "*", "-o", "x.bin"], "ends with .npy or .npz or .safetensors"),
         (["--tensor", "zz*", "-o", "x.npy"], "the pattern matches no initializer"),
         (["--tensor", "features.0.weigh", "-o", "x.npy"], "did you mean 'features.0.weight'"),
         (["--tensor", "features.0.bias[0:2]", "-o", "x.npy"], "this is not a tensor"),
