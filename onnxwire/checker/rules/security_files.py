@@ -370,5 +370,5 @@ def checksum_weak(facts: Facts) -> Iterator[Finding]:
     yield facts.StringStringEntryProto.at(
         rows[:1],
         "the checksums of external data are SHA-1, for which files with equal digests can be made, and they are in the "
-        "model that they protect; compare digests that you got another way",
+        "model, which an attacker can change, too; compare digests that you got another way",
     )

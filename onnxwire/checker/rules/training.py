@@ -198,7 +198,7 @@ def _unknown_keys(entries: Sheet, field: str) -> Any:
 def _unknown_bindings(entries: Sheet, field: str, texts: Any, defined_names: tuple[Any, Any]) -> Any:
     """Return the bindings whose text is unknown in the main graph and in the algorithm of the same entry.
 
-    texts: a column of the bindings. defined_names: pairs of graph and name. Returns none for standalone training
+    texts: a column of the bindings. defined_names: pairs of graph and name. Returns no rows for standalone training
     information, whose main graph is unknown.
     """
     facts, names = entries.facts, entries.derive(Names)
