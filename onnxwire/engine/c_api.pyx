@@ -225,7 +225,7 @@ cdef int export_message(PyObject* message, unsigned flags, ow_python_pieces* pie
         name = "NULL" if message == NULL else type(<object>message).__name__
         raise FieldTypeError(f"expected a message of onnxwire, not {name}")
     if flags & ~<unsigned>OW_PYTHON_LAZY:
-        raise FieldValueError(f"flags is 0 or OW_PYTHON_LAZY, not {flags}")
+        raise FieldValueError(f"flags must be 0 or OW_PYTHON_LAZY, not {flags}")
     export = export_of(<object>message, flags & OW_PYTHON_LAZY, &size)
     Py_INCREF(export)
     pieces.size = size

@@ -182,7 +182,7 @@ def test_external_data_in_another_folder_causes_a_warning(tmp_path, capsys):
     assert main(["unpack", str(DIGITS), "-o", str(tmp_path / "m.onnx")]) == 0
     out = tmp_path / "sub" / "part.onnx"
     assert main(["extract", str(tmp_path / "m.onnx"), "--outputs", "relu_1", "-o", str(out)]) == 0
-    assert "copy it, or save with external=" in capsys.readouterr().err
+    assert "copy it, or run `onnxwire pack` on the model first" in capsys.readouterr().err
 
 
 def test_the_part_may_replace_the_model(tmp_path):

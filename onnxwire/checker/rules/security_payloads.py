@@ -226,7 +226,7 @@ def _kind_of_bytes(data: bytes) -> str:
 
 def _kind_of_end(tail: bytes) -> str:
     """Return the format of the last bytes of a tensor, if they end a ZIP archive or a program in reverse order."""
-    return signature_of(tail[-_ZIP_END_BYTES:]) or _backwards_kind(tail)
+    return signature_of(tail[-_ZIP_END_BYTES:]) or _kind_of_reversed_bytes(tail)
 
 
 @rule("security-payload-float", "TensorProto")
@@ -262,7 +262,7 @@ def _kind_of_floats(prefix: bytes) -> str:
     nans = bits[(bits & 0x7F800000 == 0x7F800000) & (bits & 0x7FFFFF != 0)]
     if len(np.unique(nans)) >= _MIN_NANS:
         return f"NaNs with {len(np.unique(nans)):,} different contents among its first elements"
-    description = _byte_kind(bits.view("<f4"))
+    description = _kind_of_byte_values(bits.view("<f4"))
     if description:
         description = f"{description} with one byte in each element"
     for content in (
@@ -340,11 +340,11 @@ def _typed_payloads(facts: Facts) -> dict[int, str]:
         data = bytes_at(facts.document, start, start + int(tensors.length[row]))
         tensor = TensorProto.FromString(data)
         if len(tensor.string_data):
-            kind = _text_kind(list(tensor.string_data))
+            kind = _kind_of_strings(list(tensor.string_data))
         else:
             try:
                 array = tensor.numpy().reshape(-1)
-                kind = signature_of(array.tobytes()[:PREFIX_BYTES]) or _byte_kind(array)
+                kind = signature_of(array.tobytes()[:PREFIX_BYTES]) or _kind_of_byte_values(array)
             except Exception:  # a damaged tensor, which other rules report
                 continue
         if kind:
@@ -352,7 +352,7 @@ def _typed_payloads(facts: Facts) -> dict[int, str]:
     return kinds
 
 
-def _text_kind(strings: list[bytes]) -> str:
+def _kind_of_strings(strings: list[bytes]) -> str:
     """Return the kind of program or archive that a list of strings contains; "" for none."""
     # A single word, such as the label `os.system` or the token `<script>`, is not a command.
     min_bytes = _MAX_TOKEN_BYTES if len(strings) >= _MIN_VOCABULARY else 0
@@ -363,7 +363,7 @@ def _text_kind(strings: list[bytes]) -> str:
     return kind or _decoded_signature(b"".join(strings[:_MAX_CODED_BYTES])[:_MAX_CODED_BYTES])
 
 
-def _byte_kind(numbers: Any) -> str:
+def _kind_of_byte_values(numbers: Any) -> str:
     """Return the format of numbers as bytes, if all of the first numbers are integers from 0 to 255; otherwise ""."""
     first_numbers = numbers[:PREFIX_BYTES]
     if first_numbers.dtype.kind not in "iuf" or len(first_numbers) < _MIN_TYPED_BYTES:
@@ -425,7 +425,11 @@ def attribute_payload(facts: Facts) -> Iterator[Finding]:
     for row in true_rows(is_list & (attributes.flags & MERGED == 0))[:_MAX_TYPED_TENSORS].tolist():
         start = int(attributes.start[row])
         message = AttributeProto.FromString(bytes_at(facts.document, start, start + int(attributes.length[row])))
-        kind = _text_kind(list(message.strings)) if len(message.strings) else _byte_kind(np.asarray(message.ints))
+        kind = (
+            _kind_of_strings(list(message.strings))
+            if len(message.strings)
+            else _kind_of_byte_values(np.asarray(message.ints))
+        )
         if kind:
             kinds[row] = kind
     yield attributes.at(kinds, "the value of attribute {name!r} is {kind}; do not extract or run it", kind=kinds)
@@ -516,12 +520,12 @@ def _decoded_signature(text: bytes) -> str:
     for decoded in (*decodings(text), *inner_decodings(text)):
         if is_text(decoded) and _SCRIPT.search(decoded):
             return "commands of a script in another encoding"
-        if kind := long_signature(decoded) or _backwards_kind(decoded):
+        if kind := long_signature(decoded) or _kind_of_reversed_bytes(decoded):
             return f"{kind} in another encoding"
     return ""
 
 
-def _backwards_kind(data: bytes) -> str:
+def _kind_of_reversed_bytes(data: bytes) -> str:
     """Return the format of bytes in reverse order, by signatures that other bytes do not have by chance."""
     kind = long_signature(data[: -PREFIX_BYTES - 1 : -1]) if data[-1:] + data[-2:-1] in _FIRST_BYTES else ""
     return f"{kind} backwards" if kind else ""
