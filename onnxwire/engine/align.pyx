@@ -70,7 +70,7 @@ cdef class AlignmentEdits:
     cdef Edit* edits
     cdef Py_ssize_t n        # number of edits
     cdef Py_ssize_t capacity
-    cdef uint64_t threshold  # shorter payloads are not aligned, in bytes
+    cdef uint64_t threshold  # in bytes; shorter payloads are not aligned
     cdef uint64_t alignment  # in bytes
     cdef uint64_t new_size   # size of the new encoding
 

@@ -114,7 +114,8 @@ RULES = {
         ),
         "attribute-type-proto-before-ir8": (
             lambda attribute: _is_of_type(attribute, 13, 14),
-            "attribute {name!r} is for types, which need IR version 8, but the IR version is {facts.ir_version}",
+            "attribute {name!r} is for TypeProto messages, which need IR version 8, but the IR version is "
+            "{facts.ir_version}",
         ),
     },
 }

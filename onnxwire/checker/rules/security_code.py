@@ -85,7 +85,7 @@ def code_operator(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-code-file", "NodeProto")
 def code_file(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes of domains other than those of ONNX that use a file, or with an attribute that may name one."""
+    """Yield nodes outside the domains of ONNX that use a file, or whose attribute may name a file or an address."""
     nodes, constants = facts.NodeProto, facts.derive(SmallConstants)
     is_foreign = _is_foreign(facts)
     messages: dict[int, str] = {}
