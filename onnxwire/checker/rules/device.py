@@ -74,7 +74,7 @@ RULES = {
         ),
         "device-sharding-tensor-unique": (
             lambda spec: (spec.tensor_name != EMPTY) & repeats(spec.parent, spec.tensor_name),
-            "the entry already has a sharding of {tensor_name!r}; keep one of the two",
+            "the device configuration of the node already has a sharding of {tensor_name!r}; keep one of the two",
         ),
         "device-sharding-device-present": (
             lambda spec: spec.device == 0,
@@ -97,7 +97,7 @@ RULES = {
         # Where the rank is known, a negative axis counts as the same axis counted from the front.
         "device-sharded-axis-unique": (
             lambda dim: repeats(dim.parent, dim.derive(Shardings).axis, where=dim.has("axis")),
-            "axis {axis} is also the axis of an earlier entry; merge the entries",
+            "axis {axis} is also the axis of an earlier sharded dimension; merge the two",
         ),
         "device-simple-sharding-present": (
             lambda dim: dim.simple_sharding == 0,
