@@ -33,7 +33,7 @@ _LONG_BYTES = 1 << 16  # longer values of remote files are not resident
 _MAX_REMOTE_PREFIXES = 16  # maximum number of ranges of a remote file that are fetched
 _MAX_TEXT_BYTES = 1 << 16  # number of bytes of a text that are searched
 _MIN_UNUSED_BYTES = 1 << 16  # minimum size, alone or together, of unused tensors or functions that are reported
-_MIN_PART_BYTES = 1 << 10  # minimum size of a tensor that counts as a part of a payload
+_MIN_PART_BYTES = 1 << 10  # minimum size of a tensor that counts as a part of hidden data
 _MIN_UNCALLED = 50  # minimum number of uncalled functions that are reported
 _MIN_NANS = 4  # minimum number of different NaNs that are reported
 _BATCH_TENSORS = 1024  # tensors whose first bytes are tested together
@@ -587,7 +587,7 @@ def unused_payload(facts: Facts) -> Iterator[Finding]:
         liveness.is_dead_tensor & ~is_unread & is_large,
         "no output depends on tensor {name!r} of {length:,} bytes, so it may contain any data; remove it",
     )
-    # A payload may be divided among tensors.
+    # Hidden data may be divided among tensors.
     parts = true_rows((liveness.is_dead_tensor | is_unread) & ~is_large & (size >= _MIN_PART_BYTES))
     if size[parts].sum() >= _MIN_UNUSED_BYTES:
         yield tensors.at(

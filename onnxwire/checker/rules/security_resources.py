@@ -52,8 +52,8 @@ def elements(facts: Facts) -> Iterator[Finding]:
     counts = facts.derive(ShapeBounds).elements
     yield facts.NodeProto.at(
         counts,
-        "the output of {op_type!r} has at least {elements:,} elements, and the limit is {facts.max_elements:,}; do not "
-        "run the model, or raise --max-elements",
+        "the output of {op_type!r} has at least {elements:,} elements, more than max_elements ({facts.max_elements:,}) "
+        "permits; do not run the model, or raise --max-elements",
         elements=counts,
     )
 
@@ -91,8 +91,8 @@ def text(facts: Facts) -> Iterator[Finding]:
     sizes = facts.derive(ShapeBounds).texts
     yield facts.NodeProto.at(
         sizes,
-        "the strings of {op_type!r} have at least {size:,} bytes together, and the limit is {facts.max_elements:,}; do "
-        "not run the model, or raise --max-elements",
+        "the strings of {op_type!r} have at least {size:,} bytes together, more than max_elements "
+        "({facts.max_elements:,}) permits; do not run the model, or raise --max-elements",
         size=sizes,
     )
 
