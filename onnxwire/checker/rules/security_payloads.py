@@ -246,7 +246,7 @@ def float_payload(facts: Facts) -> Iterator[Finding]:
 def _may_carry_bytes(matrix: Any) -> Any:
     """Return whether `_kind_of_floats` may describe each tensor. matrix: the first bytes of each tensor in a row."""
     bits, floats = matrix.view("<u4"), matrix.view("<f4")
-    # The bits without the sign are greater than those of infinity in a NaN.
+    # In a NaN, the bits without the sign are greater than those of infinity.
     result = ((bits & 0x7FFFFFFF) > 0x7F800000).sum(axis=1) >= _MIN_NANS
     result |= ((floats >= 0) & (floats <= 255) & (floats == np.trunc(floats))).all(axis=1)
     lowest_bits = (matrix[:, ::4] & 1)[:, :24]  # three bytes, the minimum for `may_have_signature`
