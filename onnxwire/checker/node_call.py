@@ -50,7 +50,10 @@ class NodeCall:
         self._attributes: dict[str, AttributeProto] | None = None
 
     def attribute(self, name: str) -> AttributeProto | None:
-        """Return the attribute with a name, or None. A reference to an attribute of the function is resolved."""
+        """Return the attribute with a name; None if it is absent, long or encoded in several pieces.
+
+        A reference to an attribute of the function is resolved.
+        """
         if self._attributes is None:
             self._attributes = self.owner.constants.attributes(self.node)
         attribute = self._attributes.get(name)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Sheet
     from onnxwire.messages import TensorProto
 
-# Fields that store elements; a location is an index into this tuple.
-LOCATIONS = (*FIELDS, "raw_data")
-RAW = LOCATIONS.index("raw_data")
+# Fields that can store the elements; the columns `storage` and `own_storage` have indices of this tuple.
+STORAGE_FIELDS = (*FIELDS, "raw_data")
+RAW = STORAGE_FIELDS.index("raw_data")
 # Names of data types with less than 8 bits.
 FLOAT6 = ("FLOAT6E2M3", "FLOAT6E3M2")
 FOUR_BITS = ("UINT4", "INT4", "FLOAT4E2M1")
@@ -39,7 +39,7 @@ def _by_number(property_of: Callable[[Any], int], unknown_value: int, dtype: Any
 
 
 _BITS = _by_number(lambda data_type: data_type.bits, 0, np.int16)
-_LOCATION = _by_number(lambda data_type: FIELDS.index(data_type.field), -1)
+_OWN_STORAGE = _by_number(lambda data_type: FIELDS.index(data_type.field), -1)
 _NUMBERS_PER_ELEMENT = _by_number(lambda data_type: 2 if data_type.dtype_name.startswith("complex") else 1, 1)
 
 
@@ -48,9 +48,9 @@ def type_names(numbers: Any) -> Callable[[int], str]:
     return lambda row: name_of(int(numbers[row]))
 
 
-def location_names(locations: Any) -> Callable[[int], str]:
-    """Return a function from rows to the names of locations in a column of indices of LOCATIONS."""
-    return lambda row: LOCATIONS[locations[row]]
+def storage_names(storage: Any) -> Callable[[int], str]:
+    """Return a function from rows to the names of fields. storage: a column of indices of STORAGE_FIELDS."""
+    return lambda row: STORAGE_FIELDS[storage[row]]
 
 
 def is_filled(tensors: Sheet, field: str, rows: Any = slice(None)) -> Any:
@@ -69,8 +69,8 @@ class Payloads:
     more. is_negative: whether a dim is negative. exceeds_63_bits: whether elements or bytes are 2**63 or more.
     is_inline: whether the elements are in the message. has_segment: whether the message has a segment.
     n_stored: the number of elements that the message has to store, which is smaller if it has a segment; -1 if unknown.
-    n_filled_fields: the number of nonempty fields for elements. location: the only nonempty field, as index of
-    LOCATIONS, or -1. own_location: the list for elements of the type, -1 for an unknown type. n_entries, size: the
+    n_filled_fields: the number of nonempty fields for elements. storage: the only nonempty field, as index of
+    STORAGE_FIELDS, or -1. own_storage: the list for elements of the type, -1 for an unknown type. n_entries, size: the
     expected length of that list, and of raw_data in bytes; -1 where `n_stored` is -1. last_bits: the number of used
     bits of a last byte that is not full, otherwise 0.
     """
@@ -81,7 +81,7 @@ class Payloads:
         # A file may have a million tensors of two bytes each, so columns of small numbers are narrow.
         is_known = (tensors.data_type > 0) & (tensors.data_type < _ROWS - 1)
         self.numbers = np.where(is_known, tensors.data_type, _ROWS - 1).astype(np.int8)
-        self.own_location = _LOCATION[self.numbers]
+        self.own_storage = _OWN_STORAGE[self.numbers]
         self.bits = _BITS[self.numbers]
         self.is_negative = np.zeros(tensors.n, bool)
         self.elements = self._count_elements()
@@ -89,12 +89,12 @@ class Payloads:
         self.has_segment = tensors.segment >= 0
         self.n_stored = self._count_stored()
         self.n_filled_fields = np.zeros(tensors.n, np.int8)
-        self.location = np.full(tensors.n, -1, np.int8)
-        for location, field in enumerate(LOCATIONS):
+        self.storage = np.full(tensors.n, -1, np.int8)
+        for storage, field in enumerate(STORAGE_FIELDS):
             has_field = is_filled(tensors, field)
             self.n_filled_fields += has_field
-            self.location[has_field] = location
-        self.location[self.n_filled_fields != 1] = -1
+            self.storage[has_field] = storage
+        self.storage[self.n_filled_fields != 1] = -1
         self.size = self._count_bytes(self.n_stored)
         shares_entries = (self.bits == 2) | (self.bits == 4)  # an entry of int32_data has several elements
         is_complex = _NUMBERS_PER_ELEMENT[self.numbers] == 2
@@ -142,11 +142,11 @@ class Payloads:
 
     @cached_property
     def count(self) -> Any:
-        """The lengths of the lists that the tensors' types require; -1 where counting would take too long."""
+        """The actual lengths of the lists for elements of the tensors' types; -1 where counting would take too long."""
         counts_by_tensor = np.zeros(len(self.elements), np.int64)  # pages take no memory until they are written to
         number_columns = {"int32_data": int32_numbers, "int64_data": int64_numbers, "uint64_data": uint64_numbers}
-        for location, field in enumerate(FIELDS):
-            has_list = (self.own_location == location) & is_filled(self.facts.TensorProto, field)
+        for storage, field in enumerate(FIELDS):
+            has_list = (self.own_storage == storage) & is_filled(self.facts.TensorProto, field)
             if not has_list.any():
                 continue
             counts = (
@@ -159,17 +159,17 @@ class Payloads:
 
     @cached_property
     def count_bytes(self) -> Any:
-        """The sizes in bytes of the lists that the tensors' types require."""
+        """The sizes in bytes of the lists for elements of the tensors' types."""
         sizes = np.zeros(len(self.elements), np.int64)
-        for location, field in enumerate(FIELDS):
-            has_list = (self.own_location == location) & is_filled(self.facts.TensorProto, field)
+        for storage, field in enumerate(FIELDS):
+            has_list = (self.own_storage == storage) & is_filled(self.facts.TensorProto, field)
             sizes[has_list] = self.facts.TensorProto.records(field)[3][has_list]
         return sizes
 
     @cached_property
     def is_wrong_count(self) -> Any:
         """Whether the list of each tensor's type has a wrong number of entries."""
-        is_listed = (self.location == self.own_location) & (self.location >= 0) & self.is_inline
+        is_listed = (self.storage == self.own_storage) & (self.storage >= 0) & self.is_inline
         if not is_listed.any():
             return is_listed
         # A number takes from one to ten bytes.
@@ -181,7 +181,7 @@ class Payloads:
     def is_wrong_size(self) -> Any:
         """Whether raw_data has a wrong length."""
         length = self.facts.TensorProto.span("raw_data")[1]
-        return (self.location == RAW) & (self.bits > 0) & (self.size >= 0) & (length != self.size) & self.is_inline
+        return (self.storage == RAW) & (self.bits > 0) & (self.size >= 0) & (length != self.size) & self.is_inline
 
 
 class Numbers:

@@ -98,7 +98,7 @@ class Problems(Sequence[Problem]):
             yield group.rule, group.finding, group.rows
 
     def rows(self, rules: Container[str]) -> Iterator[tuple[str, Table, NDArray[np.int32]]]:
-        """Yield the violations of some rules: the id of the rule, a table of the facts, and its rows."""
+        """Yield the stored violations of some rules: the rule's id, a table of the facts, and row numbers."""
         for group in self._groups:
             if group.rule.id in rules:
                 yield group.rule.id, group.finding.table, group.rows

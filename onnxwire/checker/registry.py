@@ -1,7 +1,7 @@
 """Registers rules. `rules.tsv` has the metadata, a row for each rule; `rules/` has the checks, in modules by subject.
 
 Most checks are entries of a module's table `RULES`, keyed by the sheet or list (see facts.py) whose rows are checked,
-then by the id of the rule:
+or "UnknownFields", then by the id of the rule:
 
     RULES = {
         "GraphProto": {
@@ -12,12 +12,12 @@ then by the id of the rule:
         },
     }
 
-A third element, {name: function of the sheet that returns a column}, adds names to the message. Messages are
-formatted after the check, so the function of a column must not call `derive` or read the document. A list of entries
-describes several faults of one rule. A key may also be a tuple, whose further names the document must contain, so that
-conditions are not called for documents that cannot meet them. For example, ("NodeProto", "NodeProto.domain") checks
-nodes of documents in which some node has a domain. A check that does not fit the table is a function with the decorator
-`rule`.
+A third element, {name: function of the sheet that returns a column}, adds names to the message. A column may be a
+function of the row number. Messages are formatted after the check, so this function must not call `derive` or read the
+document. A list of entries describes several faults of one rule. A key may also be a tuple, whose further names the
+document must contain, so that conditions are not called for documents that cannot meet them. For example,
+("NodeProto", "NodeProto.domain") checks nodes of documents in which some node has a domain. A check that does not fit
+the table is a function with the decorator `rule`.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def count_texts(counts: Any, noun: str) -> Callable[[int], str]:
 
 
 def find(id: str, facts: Facts) -> Iterator[Finding]:
-    """Yield the breaches of a rule. Checks of fields that the document does not have are skipped."""
+    """Yield the breaches of a rule. Checks whose `required_names` the document does not contain are skipped."""
     for find in checks_of(id, facts.present):
         yield from find(facts)
 

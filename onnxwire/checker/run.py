@@ -55,17 +55,17 @@ def check(
     operators: the path of a table of further operators, in the notation of checker/operators.tsv.
     untrusted: whether to also apply the rules of security, which detect known attacks on programs that read models, and
     to open `source` with untrusted=True of `load`; a message that is already open is not affected.
-    max_elements: the number of elements above which the rules of security report a value.
+    max_elements: the limit of the elements of a value in the rules of security. The limit of some values is a multiple
+    of it; see docs/untrusted.md.
     baseline: a trusted model, or a source of one, which is opened like `source`. Only problems that the trusted model
-    does not have at the matching part are reported; parts are matched by structure, as for `diff`. See
-    docs/untrusted.md.
+    does not have at the matching part are reported; parts are matched by structure, as for `diff`.
     Returns a sequence of problems: errors, then warnings, then notes, each grouped by rule. They are stored as
     columns, a few bytes for each problem until it is read. Without `checksums`, `untrusted` and `baseline`, no rule
     reads a weight above 1 MiB as a whole.
     Raises DecodeError for damaged bytes and SourceError as `load` does, also for the baseline; DecodeError and
-    SourceError for an unreadable table of operators; ValueError for an unknown rule id, for a rule of security without
-    `untrusted`, and for a limit or max_elements below 1; TypeError for a selector that is no string, and for a baseline
-    or a document compared with it that is no ModelProto.
+    SourceError for a malformed or unreadable table of operators; ValueError for an unknown rule id, for a rule of
+    security without `untrusted`, and for a limit or max_elements below 1; TypeError for a selector that is no string,
+    and for a baseline or a document compared with it that is no ModelProto.
     """
     select, ignore = _as_selectors(select), _as_selectors(ignore)
     _choose(select, ignore, untrusted)  # called only to raise its errors

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from onnxwire._version import __version__
 from onnxwire.checker.registry import checked, rules
+from onnxwire.io.remote.address import is_address
 
 if TYPE_CHECKING:
     from onnxwire.checker._problem import Problem
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _SECURITY_SEVERITIES = {"error": "8.0", "warning": "5.0", "note": "2.0"}  # scores on the scale of CVSS
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_URI_CHARACTERS = "%:/?#[]@!$&'()*+,;="  # characters that are unchanged in the URI of an address
 
 
 class SarifWriter:
@@ -103,10 +105,12 @@ def _rule_descriptor(rule: Rule) -> dict[str, Any]:
 
 
 def uri_of(path: str) -> str:
-    """Return the URI of a file.
+    """Return the URI of a file. path: a path or an address.
 
     The URI is relative for a relative path, so that logs of different machines can be compared.
     """
+    if is_address(path):
+        return quote(path, safe=_URI_CHARACTERS)
     if os.path.isabs(path):
         return Path(path).as_uri()
     return quote(os.fsencode(Path(path).as_posix()))

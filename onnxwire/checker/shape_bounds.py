@@ -62,7 +62,7 @@ _N_UNKNOWN_ARGUMENTS = 64  # number of arguments for graphs whose inputs are unk
 _BUDGET_FACTOR, _MIN_BUDGET = 1, 20_000
 _STRING = 8  # TensorProto.STRING
 _MAX_EXPONENT = 63  # sizes of 2**63 and more are reported as 2**63
-# All operators that are evaluated, and those of them whose computed size may be less than the actual one.
+# The evaluated operators except If, Loop and Scan; the operators whose computed size may be less than the actual one.
 _ALL_OPERATORS: dict[str, Any] = OPERATORS | LAYOUT_OPERATORS | OPERATORS_OF_LIBRARIES
 _ALL_INEXACT = INEXACT_SIZE_OPERATORS | frozenset((*INEXACT_SIZE_LIBRARY_OPERATORS, *INEXACT_LAYOUTS))
 # Operators that accept a sequence as an input.

@@ -713,7 +713,7 @@ OPERATORS: dict[str, Operator] = {
     "ReduceMax": _reduction(max),
     "ReduceMin": _reduction(min),
 }
-# Operators whose output has the returned size even if dims of their inputs are unknown.
+# Operators whose output has the size that their function returns, even if dims of their inputs are unknown.
 EXACT_SIZE_OPERATORS = frozenset(
     (*_SAME_SHAPE.split(), "Identity", "Cast", "CastLike", "Transpose", "Squeeze", "Unsqueeze", "Shape", "Size")
     + ("Constant",)

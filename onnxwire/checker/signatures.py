@@ -221,7 +221,7 @@ class SignatureCheck:
         )  # fmt: skip
 
     def _choose(self, facts: Facts) -> Column:
-        """Return the index of each node's signature; each operator is looked up once for each period."""
+        """Return the index of each node's signature; `Operators.periods` defines the periods."""
         nodes, operators = facts.NodeProto, self.operators
         steps, first_periods = operators.periods
         periods = np.full(nodes.n, first_periods[-1], np.int32)

@@ -70,7 +70,7 @@ class TextBytes:
         return result
 
     def begin_like(self, words: Iterable[bytes]) -> Rows:
-        """Return whether each string begins with one of some words of ASCII letters; case is ignored."""
+        """Return whether each string begins with one of some words of ASCII characters; case is ignored."""
         result = np.zeros(len(self.lengths), bool)
         for word in words:
             is_match = self.have_at(0, word[:1].lower() + word[:1].upper())

@@ -42,7 +42,7 @@ _NON_TEXT = bytes(range(9)) + bytes(range(14, 32)) + bytes(range(127, 256))
 
 
 def decodings(text: bytes) -> Iterator[bytes]:
-    """Yield the possible decodings of a text: ROT13, reversed, UTF-16, uuencode, digits, escapes, base64, 32 or 85.
+    """Yield possible decodings of a text: ROT13, reversed, UTF-16, uuencode, digits, escapes, base64, base32, base85.
 
     Only the first MAX_CODED_BYTES bytes are decoded; a text of less than MIN_CODED_BYTES bytes has no decodings.
     """

@@ -27,8 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command.
 
     arguments: the words after the program's name, by default sys.argv[1:].
-    Returns the exit status: 0 for success; 1 if a difference, a problem or no match was found; 2 for an error; 130
-    after Ctrl-C. Raises SystemExit for --help and for wrong arguments.
+    Returns the exit status: 0 for success; 1 for a negative result, such as a difference, a problem or no match; 2 for
+    an error; 130 after Ctrl-C. Raises SystemExit for --help and for wrong arguments.
     """
     is_own_process = arguments is None
     if is_own_process:

@@ -8,14 +8,13 @@ _REPLACEMENTS = {
     " or external_data=": "",
     "allow_hosts=": "--allow-host",
     "cache= or ONNXWIRE_CACHE": "--cache or ONNXWIRE_CACHE",
+    "pass its folder as external_root=": "pass its folder as --external-root, if the command has this option",
     "external_root=": "--external-root",
     "(external data)": "(onnxwire unpack)",
     "onnxwire.from_text": "`onnxwire encode`",
-    "run onnxwire.infer_shapes": "run `onnxwire infer`",
     "pass external= to write the data again": "write the data again by `onnxwire unpack` or `onnxwire pack`",
-    "save with external= to write the data into the new file or beside it": (
-        "apply `onnxwire pack` to the input first, so that the new file contains the data"
-    ),
+    "save with external= to write the data into the new file or beside it": "run `onnxwire pack` on the model first",
+    "run onnxwire.infer_shapes on the model first": "run `onnxwire infer` on the model first",
     "use numpy(strings='bytes')": "use the Python API: numpy(strings='bytes')",
     "use strings='bytes'": "use the Python API: numpy(strings='bytes')",
     "pass keep_type=False": "add --force",

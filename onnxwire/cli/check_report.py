@@ -107,7 +107,7 @@ class _TextReporter(Reporter):
             self._print(f"{prefix}{self.paint(_notes_hint(n_hidden_notes), 'dim')}")
 
     def _add_rule(self, file: str, rule: Rule, count: int, problems: Iterator[Problem]) -> None:
-        """Print the first problems of a rule, with -v all that `check` returned, and the number of the rest."""
+        """Print the first problems of a rule (with -v, all that `check` returned), and the number of the others."""
         # A problem is printed when the next one has been read, since the line of the last one also shows how many
         # problems are omitted.
         line = ""

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Check files against the rules of the ONNX IR; report each fault with its location and a remedy. Files may have any
 size; no weight above 1 MiB is read as a whole, except with --checksums, --untrusted or --baseline. Errors violate the
-specification, warnings are likely mistakes, and notes are advice. Without --strict or --select, the text output has
-only the number of notes.
+specification, warnings are likely mistakes, and notes are advice. Without --strict or --select, the text output does
+not list notes.
 """
 _EXAMPLES = """\
 examples:
@@ -98,7 +98,7 @@ def add_parser(commands: Any) -> None:
     add_progress(parser)
     add("--rules", action="store_true", help="list the rules, including those that cannot be checked on a file")
     add("-q", "--quiet", action="store_true", help="print no problems; the exit status is the result")
-    verbose_help = "print every problem up to --limit, and on a terminal the text of its rule"
+    verbose_help = "print all problems of a rule, up to --limit, and on a terminal the text of the rule"
     add("-v", "--verbose", action="store_true", help=verbose_help)
     add_color(parser)
     parser.set_defaults(run=run, parser=parser)

@@ -104,7 +104,7 @@ def _write_tensors(options: argparse.Namespace) -> int:
     extension = os.path.splitext(out)[1].lower()
     if extension not in _TENSOR_EXTENSIONS:
         raise SaveError(
-            errno.EINVAL, f"tensors are written to a file whose name ends with {', '.join(_TENSOR_EXTENSIONS)}", out
+            errno.EINVAL, f"tensors are written to a file whose name ends with {' or '.join(_TENSOR_EXTENSIONS)}", out
         )
     with load(options.file) as model:
         reject_own_data_file(model, out)

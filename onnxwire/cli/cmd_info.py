@@ -134,7 +134,7 @@ def _lines(summary: dict[str, Any], paint: Paint, max_width: int | None) -> list
     if summary["functions"]:
         lines += ["", paint(f"functions ({len(summary['functions'])})", "bold")]
     for row in summary["functions"]:
-        lines.append(f"  {safe_text(row['domain'])}.{safe_text(row['name'])}  ({row['nodes']:,} nodes)")
+        lines.append(f"  {safe_text(row['domain'])}.{safe_text(row['name'])}  ({count_text(row['nodes'], 'node')})")
     lines += ["", paint(f"tensors ({tensors['count']:,}, {size_text(tensors['bytes'])})", "bold")]
     lines += [
         f"  {row['count']:>9,}  {row['data_type']:<14}{size_text(row['bytes']):>12}" for row in tensors["by_data_type"]

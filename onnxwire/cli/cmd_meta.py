@@ -80,10 +80,9 @@ def _change(
     for key in removed_keys:
         indices = [i for i, entry in enumerate(props) if entry.key == key]
         if not indices:
-            keys_text = ", ".join(repr(entry.key) for entry in props) or "none"
-            raise PathError(
-                f"there is no entry {key!r} to remove; the entries are: {keys_text}", "", model._document.name
-            )
+            keys = ", ".join(repr(entry.key) for entry in props)
+            advice = f"the entries are: {keys}" if keys else "metadata_props is empty"
+            raise PathError(f"there is no entry {key!r} to remove; {advice}", "", model._document.name)
         for i in reversed(indices):
             del props[i]
     for key, value in changes:

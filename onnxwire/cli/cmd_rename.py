@@ -14,8 +14,8 @@ from onnxwire.transforms.rename import rename_nodes, rename_values
 
 _DESCRIPTION = """\
 Rename values of a model (inputs, outputs, initializers, outputs of nodes) wherever they are used: by nodes, in
-subgraphs, in value_info, quantization annotations and training bindings. Or rename nodes, with --nodes. All names are
-replaced at once, so that two can be swapped.
+subgraphs, in value_info, quantization annotations, sharding specs and training bindings. Or rename nodes, with --nodes.
+All names are replaced at once, so that two can be swapped.
 """
 _EXAMPLES = """\
 examples:

@@ -1,4 +1,4 @@
-"""The names and summaries of the commands; each is a module cmd_NAME, imported when it is called."""
+"""The names and summaries of the commands; each command is a module cmd_NAME, imported when the command is called."""
 
 from __future__ import annotations
 

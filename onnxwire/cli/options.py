@@ -68,7 +68,7 @@ def add_command(
 
 @contextmanager
 def server_settings(options: argparse.Namespace) -> Iterator[None]:
-    """Set environment variables for --allow-host, --cache, --header and --untrusted while the block runs.
+    """Set environment variables while the block runs: for --allow-host, --cache, --header, --untrusted and OpenBLAS.
 
     Child processes inherit them.
     """

@@ -38,7 +38,7 @@ examples:
 
 exit status:
   0    success
-  1    a difference, a problem, or no match was found
+  1    a negative result, such as a difference, a problem or no match
   2    error: a file that can't be read or written, a path that does not exist, an invalid option
   130  interrupted by Ctrl-C
 """

@@ -33,7 +33,7 @@ def watch_opening(callback):
 
     callback: receives the path, the flags of open(2) (0 for os.truncate), and whether the path may be relative to an
     open folder (`dir_fd`, which the audit event omits). If the callback raises, the call that opens or truncates the
-    file raises this exception. Only the first call of `watch_opening` has an effect, until the process ends.
+    file raises this exception. Only the first call in a process has an effect, which lasts until the process ends.
     """
     global CALLBACK
     if CALLBACK is None:

@@ -167,7 +167,7 @@ def files_open_for_writing() -> set[Identity]:
 
 
 def _protect_mapped_file(path: object, flags: int, is_folder_unknown: bool) -> None:
-    """Replace a mapped file by a copy before the program opens it for writing.
+    """Replace a mapped file by a copy, or an empty file if it will be truncated, before it is opened for writing.
 
     The mapping keeps the old file; reading a truncated mapping would end the process. If a writable file can't be
     replaced because of one of RENAME_ERRORS, its mapped bytes are read into memory instead.

@@ -189,7 +189,8 @@ def _make_to_array(original: Callable[..., Any]) -> Callable[..., Any]:
 def _shared_array(tensor: TensorProto) -> Array | None:
     """Return an array that shares a tensor's raw_data.
 
-    Returns None if raw_data is absent, empty or faulty, or if numpy can't use its bytes without a copy.
+    Returns None for a segment, an external tensor or an unknown type, if raw_data is absent, empty or faulty, and if
+    numpy can't use its bytes without a copy.
     """
     import numpy as np
 

@@ -70,8 +70,8 @@ cdef class AlignmentEdits:
     cdef Edit* edits
     cdef Py_ssize_t n        # number of edits
     cdef Py_ssize_t capacity
-    cdef uint64_t threshold
-    cdef uint64_t alignment
+    cdef uint64_t threshold  # in bytes; shorter payloads are not aligned
+    cdef uint64_t alignment  # in bytes
     cdef uint64_t new_size   # size of the new encoding
 
     @critical_section

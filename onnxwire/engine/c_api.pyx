@@ -176,7 +176,7 @@ cdef class Export:
     cdef bint prepare(self, Py_ssize_t i, uint64_t start, uint64_t n) noexcept:
         """Check the file of a piece, and fetch n bytes of the piece from `start` on.
 
-        Returns whether that succeeded; a failure is stored in `error`, unless it already has one.
+        Returns whether that succeeded; the first failure is stored in `error`.
         """
         cdef Document document
         try:
@@ -225,7 +225,7 @@ cdef int export_message(PyObject* message, unsigned flags, ow_python_pieces* pie
         name = "NULL" if message == NULL else type(<object>message).__name__
         raise FieldTypeError(f"expected a message of onnxwire, not {name}")
     if flags & ~<unsigned>OW_PYTHON_LAZY:
-        raise FieldValueError(f"flags is 0 or OW_PYTHON_LAZY, not {flags}")
+        raise FieldValueError(f"flags must be 0 or OW_PYTHON_LAZY, not {flags}")
     export = export_of(<object>message, flags & OW_PYTHON_LAZY, &size)
     Py_INCREF(export)
     pieces.size = size

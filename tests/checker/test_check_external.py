@@ -65,6 +65,7 @@ def test_a_missing_file_is_reported_at_its_location_entry(path):
     (problem,) = onnxwire.check(path, select=FILE_RULES)
     assert (problem.rule, problem.path) == ("external-file-regular", _entry_path(1, 0))
     assert "lost.bin" in problem.message
+    assert problem.message.endswith("; copy the file there")
 
 
 def test_a_folder_and_a_location_that_ends_with_a_slash_are_not_regular_files(path):
@@ -89,7 +90,12 @@ def test_a_link_out_of_the_folder_is_reported(path):
     (outside / "w.bin").write_bytes(DATA)
     (path.parent / "there").symlink_to(outside)
     _write_model(path, {"location": "there/w.bin"})
-    assert _rules_and_paths(path) == [("external-location-contained", _entry_path(0, 0))]
+    (problem,) = onnxwire.check(path, select=FILE_RULES)
+    assert (problem.rule, problem.path) == ("external-location-contained", _entry_path(0, 0))
+    assert problem.message == (
+        "external data at 'there/w.bin' is not read: a symbolic link leads out of the allowed folders; replace it with "
+        "a copy of the file"
+    )
 
 
 @needs_posix

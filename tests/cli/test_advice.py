@@ -6,6 +6,7 @@ import pytest
 
 import onnxwire
 from onnxwire.cli import main
+from onnxwire.cli.advice import shell_advice
 
 TENSOR = onnxwire.TensorProto(dims=[2], data_type=1, float_data=[1, 2], name="t")
 
@@ -24,6 +25,25 @@ def test_the_error_for_a_text_form_names_the_command_that_reads_it(tmp_path, cap
     path.write_text("ir_version: 8\ngraph {\n}\n")
     assert main(["info", str(path)]) == 2
     assert "but its text form; convert it with `onnxwire encode`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("library_text", "command_text"),
+    [
+        (
+            "copy the file there, or pass its folder as external_root=",
+            "as --external-root, if the command has this option",
+        ),
+        (
+            "copy it, or save with external= to write the data into the new file or beside it",
+            "or run `onnxwire pack` on",
+        ),
+        ("run onnxwire.infer_shapes on the model first to add the types", "run `onnxwire infer` on the model first"),
+    ],
+)
+def test_advice_for_python_functions_becomes_advice_for_commands(library_text, command_text) -> None:
+    text = shell_advice(library_text)
+    assert command_text in text and "=" not in text and "onnxwire." not in text
 
 
 @pytest.mark.parametrize(

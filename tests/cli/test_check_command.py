@@ -387,6 +387,7 @@ def test_sarif_without_a_problem_has_no_results(tmp_path):
 def test_uris_are_relative_for_relative_paths_and_quoted():
     assert uri_of("models/a b#1.onnx") == "models/a%20b%231.onnx"
     assert uri_of("c:d.onnx") == "c%3Ad.onnx"
+    assert uri_of("https://host:8000/a b%23/m.onnx") == "https://host:8000/a%20b%23/m.onnx"
     assert uri_of(os.path.abspath("é.onnx")).startswith("file:///")
 
 

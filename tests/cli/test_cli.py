@@ -333,7 +333,7 @@ def test_help_lists_every_command_in_one_line_and_the_exit_statuses() -> None:
     for name, summary in SUMMARIES.items():
         assert f"  {name:<{NAME_COLUMN_CHARS}}{summary}" in lines
     assert max(map(len, lines)) <= 100
-    for status in ("0    success", "1    a difference", "2    error", "130  interrupted by Ctrl-C"):
+    for status in ("0    success", "1    a negative result", "2    error", "130  interrupted by Ctrl-C"):
         assert f"\n  {status}" in result.stdout
 
 

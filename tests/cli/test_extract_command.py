@@ -183,7 +183,7 @@ def test_external_data_in_another_folder_causes_a_warning(tmp_path, capsys):
     assert main(["unpack", str(DIGITS), "-o", str(tmp_path / "m.onnx")]) == 0
     out = tmp_path / "sub" / "part.onnx"
     assert main(["extract", str(tmp_path / "m.onnx"), "--outputs", "relu_1", "-o", str(out)]) == 0
-    assert "copy it, or apply `onnxwire pack` to the input first, so that the new" in capsys.readouterr().err
+    assert "copy it, or run `onnxwire pack` on the model first" in capsys.readouterr().err
 
 
 def test_the_part_may_replace_the_model(tmp_path):
@@ -330,7 +330,7 @@ def test_a_tensor_of_a_constant_node_is_found_by_its_value_or_path(tmp_path):
     ("options", "text"),
     [
         (["--tensor", "*", "-o", "x.npy"], "an .npy file contains one tensor, not 16"),
-        (["--tensor", "*", "-o", "x.bin"], "ends with .npy, .npz, .safetensors"),
+        (["--tensor", "*", "-o", "x.bin"], "ends with .npy or .npz or .safetensors"),
         (["--tensor", "zz*", "-o", "x.npy"], "the pattern matches no initializer"),
         (["--tensor", "features.0.weigh", "-o", "x.npy"], "did you mean 'features.0.weight'"),
         (["--tensor", "features.0.bias[0:2]", "-o", "x.npy"], "this is not a tensor"),

@@ -1,1 +1,1 @@
-"""Implements the rules, with one module for each scope; `rules.tsv` and `security.tsv` list them."""
+"""Implements the rules of `rules.tsv` and `security.tsv`, in modules by subject."""

@@ -109,11 +109,13 @@ RULES = {
         ),
         "attribute-sparse-before-ir6": (
             lambda attribute: _is_of_type(attribute, 11, 12),
-            "attribute {name!r} is a sparse tensor, which needs IR version 6, but the IR version is {facts.ir_version}",
+            "attribute {name!r} is for sparse tensors, which need IR version 6, but the IR version is "
+            "{facts.ir_version}",
         ),
         "attribute-type-proto-before-ir8": (
             lambda attribute: _is_of_type(attribute, 13, 14),
-            "attribute {name!r} is a type, which needs IR version 8, but the IR version is {facts.ir_version}",
+            "attribute {name!r} is for TypeProto messages, which need IR version 8, but the IR version is "
+            "{facts.ir_version}",
         ),
     },
 }
@@ -305,7 +307,7 @@ def _is_utf8(facts: Facts, start: int, length: int) -> bool:
 
 @rule("attribute-doc-string-present", "AttributeProto")
 def doc_string_present(facts: Facts) -> Iterator[Finding]:
-    """Yield only the first attribute without documentation, with the number of all, since few attributes have any."""
+    """Yield only the first attribute without documentation, and the number of the others: few attributes have any."""
     attributes = facts.AttributeProto
     rows = true_rows(attributes.doc_string == EMPTY)
     count = len(rows)

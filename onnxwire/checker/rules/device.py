@@ -74,7 +74,7 @@ RULES = {
         ),
         "device-sharding-tensor-unique": (
             lambda spec: (spec.tensor_name != EMPTY) & repeats(spec.parent, spec.tensor_name),
-            "the entry already has a sharding of {tensor_name!r}; keep one of the two",
+            "the device configuration of the node already has a sharding of {tensor_name!r}; keep one of the two",
         ),
         "device-sharding-device-present": (
             lambda spec: spec.device == 0,
@@ -97,7 +97,7 @@ RULES = {
         # Where the rank is known, a negative axis counts as the same axis counted from the front.
         "device-sharded-axis-unique": (
             lambda dim: repeats(dim.parent, dim.derive(Shardings).axis, where=dim.has("axis")),
-            "axis {axis} is also the axis of an earlier entry; merge the entries",
+            "axis {axis} is also the axis of an earlier sharded dimension; merge the two",
         ),
         "device-simple-sharding-present": (
             lambda dim: dim.simple_sharding == 0,
@@ -105,23 +105,23 @@ RULES = {
         ),
     },
     "SimpleShardedDimProto": {
-        "device-num-shards": (lambda part: part.num_shards < 1, "num_shards is {num_shards}; set it to 1 or more"),
+        "device-num-shards": (lambda split: split.num_shards < 1, "num_shards is {num_shards}; set it to 1 or more"),
         "device-shard-uneven": (
-            lambda part: (
-                (part.num_shards >= 1)
-                & (_divided_sizes(part) >= 0)
-                & (_divided_sizes(part) % np.maximum(part.num_shards, 1) != 0)
+            lambda split: (
+                (split.num_shards >= 1)
+                & (_divided_sizes(split) >= 0)
+                & (_divided_sizes(split) % np.maximum(split.num_shards, 1) != 0)
             ),
             "a size of {size} is divided into {num_shards} parts, which cannot be equal; the backend decides how they "
             "differ",
-            {"size": lambda part: _divided_sizes(part)},
+            {"size": lambda split: _divided_sizes(split)},
         ),
         "device-shard-dim-oneof": (
-            lambda part: part.flags & CLASH != 0,
+            lambda split: split.flags & CLASH != 0,
             "the dimension has both dim_value and dim_param; remove one",
         ),
         "device-shard-dim-value-nonnegative": (
-            lambda part: part.dim_value < 0,
+            lambda split: split.dim_value < 0,
             "dim_value {dim_value} is negative; leave an unknown size unset",
         ),
     },
@@ -342,25 +342,25 @@ def _is_unknown_member(members: List) -> Rows:
     return is_unknown
 
 
-def _divided_sizes(parts: Sheet) -> Rows:
+def _divided_sizes(splits: Sheet) -> Rows:
     """Return the size that each SimpleShardedDimProto divides, -1 where it is unknown.
 
-    A part without dim_value divides the size of the axis, if the axis is divided only once.
+    A message without dim_value divides the size of the axis, if no other message divides the axis.
     """
-    dims = parts.facts.ShardedDimProto
-    axis_sizes = np.append(np.where(dims.simple_sharding == 1, parts.derive(Shardings).size, -1), -1)
-    sizes_of_parts = axis_sizes[parts.parent_under("ShardedDimProto.simple_sharding")]
-    sizes: Rows = np.where(parts.has("dim_value"), parts.dim_value, sizes_of_parts)
+    dims = splits.facts.ShardedDimProto
+    axis_sizes = np.append(np.where(dims.simple_sharding == 1, splits.derive(Shardings).size, -1), -1)
+    axis_sizes_of_splits = axis_sizes[splits.parent_under("ShardedDimProto.simple_sharding")]
+    sizes: Rows = np.where(splits.has("dim_value"), splits.dim_value, axis_sizes_of_splits)
     return sizes
 
 
 @rule("device-shard-dim-matches-tensor", "SimpleShardedDimProto")
 def shard_dim_matches_tensor(facts: Facts) -> Iterator[Finding]:
     """Yield axes whose dim_values are all known and whose product is not the size of the axis."""
-    dims, parts = facts.ShardedDimProto, facts.SimpleShardedDimProto
-    rows = _rows_in(parts, "ShardedDimProto.simple_sharding")
-    parents, dim_values = parts.parent[rows], parts.dim_value[rows]
-    is_known = _all_of(parents, parts.has("dim_value")[rows] & (dim_values >= 0), dims.n)
+    dims, splits = facts.ShardedDimProto, facts.SimpleShardedDimProto
+    rows = _rows_in(splits, "ShardedDimProto.simple_sharding")
+    parents, dim_values = splits.parent[rows], splits.dim_value[rows]
+    is_known = _all_of(parents, splits.has("dim_value")[rows] & (dim_values >= 0), dims.n)
     product = _products(dims.n, parents, np.maximum(dim_values, 0))
     size = facts.derive(Shardings).size
     yield dims.at(
@@ -373,11 +373,11 @@ def shard_dim_matches_tensor(facts: Facts) -> Iterator[Finding]:
 @rule("device-shard-count-matches-devices", "SimpleShardedDimProto")
 def shard_count_matches_devices(facts: Facts) -> Iterator[Finding]:
     """Yield shardings whose number of parts differs from the number of entries in the device list."""
-    specs, dims, parts = facts.ShardingSpecProto, facts.ShardedDimProto, facts.SimpleShardedDimProto
-    rows = _rows_in(parts, "ShardedDimProto.simple_sharding")
-    counts = np.maximum(parts.num_shards[rows], 0)
-    parts_per_axis = _products(dims.n, parts.parent[rows], counts)
-    is_axis_complete = _all_of(parts.parent[rows], counts > 0, dims.n)
+    specs, dims, splits = facts.ShardingSpecProto, facts.ShardedDimProto, facts.SimpleShardedDimProto
+    rows = _rows_in(splits, "ShardedDimProto.simple_sharding")
+    counts = np.maximum(splits.num_shards[rows], 0)
+    parts_per_axis = _products(dims.n, splits.parent[rows], counts)
+    is_axis_complete = _all_of(splits.parent[rows], counts > 0, dims.n)
     axes = _rows_in(dims, "ShardingSpecProto.sharded_dim")
     parts_per_spec = _products(specs.n, dims.parent[axes], parts_per_axis[axes])
     is_known = _all_of(dims.parent[axes], is_axis_complete[axes], specs.n)

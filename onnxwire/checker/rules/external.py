@@ -31,6 +31,8 @@ _ABSENT = -1  # there is no entry
 _UNCLEAR = -2  # there are several entries, or the entry is no number
 # A file can be mapped at offsets that are multiples of the first number, or on Windows of the second one.
 _PAGE_BYTES, _WINDOWS_PAGE_BYTES = 4096, 65536
+# Advice in errors of external files that is for `load`, and not for the command `check`.
+_LOAD_ADVICE = ", or pass its folder as external_root="
 
 
 RULES = {
@@ -270,7 +272,8 @@ class Files:
                     if document_descriptor >= 0 and os.path.samestat(status, os.fstat(document_descriptor)):
                         self.own_locations.add(id)
         except SourceError as error:
-            self.irregular_messages[id] = f"the file {error.filename} can't be opened: {error.strerror}"
+            reason = _without_load_advice(str(error.strerror))
+            self.irregular_messages[id] = f"the file {error.filename} can't be opened: {reason}"
         except ExternalDataError as error:
             if self.files.folder is not None:
                 self._explain(id, self.files.folder, location, error.reason)
@@ -292,6 +295,7 @@ class Files:
     def _explain(self, id: int, folder: str, location: str, reason: str) -> None:
         """Record the reason for a rejected file as a message of the rule that it breaks, if there is such a rule."""
         name = os.path.join(folder, location)
+        reason = _without_load_advice(reason.removeprefix("its "))
         folder_prefix = os.path.join(os.path.realpath(folder or "."), "")
         if not os.path.realpath(name).startswith(folder_prefix):
             self.outside_messages[id] = reason
@@ -304,6 +308,11 @@ class Files:
             self.irregular_messages[id] = reason
         else:
             self._find_links(id, name, status.st_nlink)
+
+
+def _without_load_advice(reason: str) -> str:
+    """Return the reason of an error without _LOAD_ADVICE."""
+    return reason.replace(_LOAD_ADVICE, "")
 
 
 def _messages(entries: Sheet, messages: dict[int, str]) -> Any:

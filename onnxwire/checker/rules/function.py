@@ -39,7 +39,7 @@ RULES = {
             "change its overload",
         ),
         "function-shadows-operator": (
-            lambda function: standard_operators(function.facts),
+            lambda function: shadowing_functions(function.facts),
             "{name!r} of domain {domain!r} is also an operator of ONNX, and runtimes differ in which of the two they "
             "run; rename it",
         ),
@@ -269,7 +269,7 @@ def _value_names(facts: Facts) -> tuple[Any, Any]:
     return np.concatenate([inputs.parent, outputs.parent]), np.concatenate([inputs.value, outputs.value])
 
 
-def standard_operators(facts: Facts) -> Any:
+def shadowing_functions(facts: Facts) -> Any:
     """Return the rows of functions with the domain and name of an operator that ONNX defines."""
     functions, onnx_versions = facts.FunctionProto, operators().versions
     names = {name for _, name in onnx_versions}

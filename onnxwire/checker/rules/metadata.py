@@ -68,7 +68,7 @@ RULES = {
             "metadata of parts of a model needs IR version 10, but the IR version is {facts.ir_version}; "
             "raise ir_version or move the entry to the model",
         ),
-        # `metadata-image-key-known` reports keys of images.
+        # `metadata-image-key-known` reports unknown keys of images.
         "metadata-key-qualified": (
             lambda entry: _unqualified_keys(entry),
             "the key {key!r} is not a standard key and has no prefix; write it like com.example.{key}",

@@ -52,7 +52,7 @@ RULES = {
             (
                 lambda opset, field=field, pattern=pattern: _is_malformed(opset, field, pattern),
                 f"{field} {{{field}!r}} is not valid in a semantic version; "
-                f"write letters, digits and hyphens, separated by dots{advice}",
+                f"write words of letters, digits and hyphens, separated by dots{advice}",
             )
             for field, pattern, advice in (
                 ("ir_version_prerelease", _PRERELEASE, ", and numbers without leading zeros"),
@@ -168,7 +168,7 @@ def functions_unique(facts: Facts) -> Iterator[Finding]:
 
 @rule("operator-set-functions-valid", "OperatorSetProto", "FunctionProto")
 def functions_valid(facts: Facts) -> Iterator[Finding]:
-    """Yield functions that break a rule of functions, each function with the first such rule."""
+    """Yield functions that break a rule of functions whose severity is error, each with the first such rule."""
     functions = facts.FunctionProto
     rows = true_rows(functions.under("OperatorSetProto.functions"))
     if not len(rows):

@@ -29,16 +29,16 @@ _REMEDY = "; do not run the model"
 class AttributeLimits:
     """The nodes that break limits of attributes, by `facts.derive(AttributeLimits)`.
 
-    ranges: texts about values out of range. lengths: texts about lists of wrong lengths, and about attributes that are
-    absent or exclude one another. indices: texts about references to objects that do not exist. endless_trees: texts
-    about the branches of trees. All are dicts by the row of the node.
+    ranges: texts about values that are not allowed. lengths: texts about lists of wrong lengths or sums, and about
+    attributes that are absent or exclude one another. indices: texts about references to objects that do not exist.
+    tree_faults: texts about the branches of trees. All are dicts by the row of the node.
     """
 
     def __init__(self, facts: Facts) -> None:
         self.ranges: dict[int, str] = {}
         self.lengths: dict[int, str] = {}
         self.indices: dict[int, str] = {}
-        self.endless_trees: dict[int, str] = {}
+        self.tree_faults: dict[int, str] = {}
         nodes = facts.NodeProto
         limits: dict[tuple[int, int], list[list[str]]] = {}
         for domain, operators, *limit in read_table("attribute_limits.tsv"):
@@ -49,7 +49,7 @@ class AttributeLimits:
         domains = normalized_domains(facts, nodes.domain)[rows].tolist()
         op_types, inputs = nodes.op_type[rows].tolist(), nodes.input[rows].tolist()
         attributes, constants = facts.derive(AttributeNumbers), facts.derive(SmallConstants)
-        fault_dicts = self.ranges, self.lengths, self.indices, self.endless_trees
+        fault_dicts = self.ranges, self.lengths, self.indices, self.tree_faults
         cached_faults: dict[Any, list[str | None]] = {}  # the faults of a node in these dicts
         for node, domain, operator, n_inputs in zip(rows.tolist(), domains, op_types, inputs, strict=True):
             operator_limits = limits.get((domain, operator))
@@ -140,11 +140,11 @@ class AttributeLimits:
                 or (kind == "count" and n != int(bound))
                 or (kind == "number" and n != size)
             ):
-                expectation = f"does not fit {bound_name!r}" if bound_array is not None else f"is not {bound}"
+                expectation = f"is not {bound}" if kind == "count" else f"does not fit {bound_name or bound!r}"
                 self.lengths.setdefault(node, f"the length of attribute {name!r}, {n:,}, {expectation}")
 
     def _test_tree(self, node: int, numbers: dict[str, Any]) -> None:
-        """Test that the branches of the trees lead to nodes and leaves that exist, and never back.
+        """Test that the branches of the trees lead to different nodes and leaves that exist, and never back.
 
         The number of levels is limited to _MAX_TREE_LEVELS.
         """
@@ -201,13 +201,13 @@ class AttributeLimits:
             return
         parents, children = np.concatenate(starts), np.concatenate(ends)
         if (children <= parents).any() and cyclic_components(parents, children):
-            self.endless_trees.setdefault(node, "a branch of a tree leads back to a node above it")
+            self.tree_faults.setdefault(node, "a branch of a tree leads back to a node above it")
         elif len(np.unique(parents * (int(children.max(initial=0)) + 1) + children)) < len(children):
-            self.endless_trees.setdefault(
-                node, "both branches of a node lead to the same node, so that copies of it multiply"
+            self.tree_faults.setdefault(
+                node, "both branches of a node lead to the same node, which a loader may copy at each level"
             )
         elif (depth := _depth(parents, children)) > _MAX_TREE_LEVELS:
-            self.endless_trees.setdefault(node, f"a tree has more than {depth - 1:,} levels")
+            self.tree_faults.setdefault(node, f"a tree has more than {depth - 1:,} levels")
 
 
 def _depth(parents: Any, children: Any) -> int:
@@ -324,7 +324,7 @@ def attribute_index(facts: Facts) -> Iterator[Finding]:
 @rule("security-attribute-cycle", "NodeProto", "AttributeProto")
 def cycle(facts: Facts) -> Iterator[Finding]:
     """Yield tree ensembles whose evaluation does not end, or takes too many steps."""
-    yield _report(facts, facts.derive(AttributeLimits).endless_trees)
+    yield _report(facts, facts.derive(AttributeLimits).tree_faults)
 
 
 def _report(facts: Facts, faults: dict[int, str]) -> Finding:

@@ -1,4 +1,4 @@
-"""Rules of security: notes on nodes that may make a model behave differently after a test."""
+"""Rules of security: notes on nodes and tensors that may make a model behave differently after a test."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def tree_equality(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-behaviour-number", "TensorProto")
 def unusual_numbers(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of floats with NaN, or with subnormal numbers only, among their first elements."""
+    """Yield tensors of floats with NaN, or with subnormal numbers only, among the first elements of raw_data."""
     tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
     spans = tensors.span("raw_data")
     kinds: dict[int, str] = {}

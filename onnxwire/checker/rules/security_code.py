@@ -1,4 +1,4 @@
-"""Rules of security: operators that run code or load files, and operators whose meaning is not known."""
+"""Rules of security: operators that run code or load files, unknown operators and versions, settings of runtimes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnxwire.checker.confusables import ascii_skeleton
 from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.operator_table import operators
 from onnxwire.checker.registry import read_table, rule
-from onnxwire.checker.rules.function import standard_operators
+from onnxwire.checker.rules.function import shadowing_functions
 from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.errors import count_text
@@ -54,7 +54,7 @@ _SETTING = re.compile(
     re.I,
 )
 _MAX_FUTURE_VERSIONS = 8  # number of versions of an operator set after the last known one that are accepted
-# Domains that begin as those of ONNX and onnxruntime, after `ascii_skeleton` has replaced their letters.
+# Domains that begin as those of ONNX and onnxruntime, after `ascii_skeleton` has replaced letters that look alike.
 _LIKE_ONNX = re.compile(r"(?:ai|al|com|org)?[._-]*(?:onnx(?:runtime|rt)?|ort|microsoft)(?:[._-]|\Z)")
 # The beginning of a path or an address.
 _PATH = re.compile(r"/[\w.-]+/|~/|\.\.?[/\\]|[A-Za-z]:[/\\]|\\\\|[a-z][a-z0-9+]{1,9}://", re.S)
@@ -85,7 +85,7 @@ def code_operator(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-code-file", "NodeProto")
 def code_file(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes of domains other than those of ONNX that read, load or write a file that the model names."""
+    """Yield nodes outside the domains of ONNX that use a file, or whose attribute may name a file or an address."""
     nodes, constants = facts.NodeProto, facts.derive(SmallConstants)
     is_foreign = _is_foreign(facts)
     messages: dict[int, str] = {}
@@ -119,7 +119,7 @@ def compiled(facts: Facts) -> Iterator[Finding]:
     nodes = facts.NodeProto
     yield nodes.at(
         facts.are_among(nodes.op_type, _COMPILED_OPERATORS),
-        "{op_type!r} is a program for a device in place of a graph, which no check covers; compile it from the graph",
+        "{op_type!r} contains a program for a device, which no check covers; compile it from a graph yourself",
     )
 
 
@@ -166,12 +166,12 @@ def unknown_contrib(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-code-shadow", "FunctionProto")
 def shadow(facts: Facts) -> Iterator[Finding]:
-    """Yield functions in place of standard operators."""
+    """Yield functions with the name of a standard operator, in its domain or in one that looks like one of ONNX."""
     functions = facts.FunctionProto
     is_contrib = functions.domain == facts.find("com.microsoft")
     is_contrib &= facts.matching(_contrib_operators().__contains__, functions.name)
     yield functions.at(
-        [*standard_operators(facts), *true_rows(is_contrib).tolist()],
+        [*shadowing_functions(facts), *true_rows(is_contrib).tolist()],
         "function {name!r} replaces an operator of that name in some runtimes, and is ignored by others; rename it",
     )
     yield functions.at(

@@ -171,7 +171,7 @@ def ambiguous_location(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-kind", "StringStringEntryProto")
 def file_kind(facts: Facts) -> Iterator[Finding]:
-    """Yield locations of files that are programs, settings, keys or models."""
+    """Yield locations with the name of a program, setting, secret, model or other file that has no weights."""
     yield facts.StringStringEntryProto.at(
         _locations_where(facts, _is_foreign),
         "the location {value!r} is the name of a program, setting, secret or model rather than of weights; open the "
@@ -214,11 +214,11 @@ def ambiguous_number(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-overflow", "StringStringEntryProto")
 def range_overflow(facts: Facts) -> Iterator[Finding]:
-    """Yield ranges whose end is not a 64-bit number."""
+    """Yield ranges whose end is not below 2**63."""
     extents = facts.derive(Extents)
     yield facts.TensorProto.at(
         np.sort(extents.rows[extents.is_overflow]),
-        "the range of tensor {name!r} ends beyond 2**63 bytes, so that programs which add offset and length read "
+        "the end of the range of tensor {name!r} is not below 2**63, so that programs which add offset and length read "
         "elsewhere; correct them",
     )
 
@@ -370,5 +370,5 @@ def checksum_weak(facts: Facts) -> Iterator[Finding]:
     yield facts.StringStringEntryProto.at(
         rows[:1],
         "the checksums of external data are SHA-1, for which files with equal digests can be made, and they are in the "
-        "model that they protect; compare digests that you got another way",
+        "model, which an attacker can change, too; compare digests that you got another way",
     )

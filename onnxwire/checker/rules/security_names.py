@@ -56,7 +56,7 @@ _MAX_TEXT_CHARS = 1 << 14  # number of characters of a text that are searched fo
 # The columns of names of values, by type, and the lists of such names.
 _VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
 _VALUE_LISTS = ("NodeProto.output", "FunctionProto.input")
-_SIMILAR = bytes.maketrans(b"I1|O", b"lll0")  # one representative for ASCII letters that look alike
+_SIMILAR = bytes.maketrans(b"I1|O", b"lll0")  # one representative for ASCII characters that look alike
 _MIN_SIMILAR_CHARS, _MAX_SIMILAR_CHARS = 3, 128  # lengths of names that are compared
 _LOOK_ALIKE = "{!a} looks like {!r}, but is a different name; use the known name"
 # Many combining marks in succession.
@@ -119,7 +119,8 @@ _DOCUMENT_WORDS = (
     b"${", b"__globals", b"__subclass", b"__builtins", b"__import", b"<!entity", b"select", b"cmdshell", b";",
     b"information_schema", b"private key", b"169.254", b"google.internal", b"ld_preload",
 )  # fmt: skip
-# Control characters except white space, marks that change the direction of text, and invisible tags.
+# Control characters except tabs and line ends, separators of lines and paragraphs, marks that change the direction of
+# text, and invisible tags.
 _TEXT_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 
 
@@ -237,7 +238,7 @@ def _shown_as(text: str) -> str:
 
 @rule("security-name-similar")
 def similar(facts: Facts) -> Iterator[Finding]:
-    """Yield names of values that differ from another name only in ASCII letters that look alike."""
+    """Yield names of values that differ from that of another value only in ASCII characters that look alike."""
     is_value = np.zeros(facts.columns.text_count(), bool)
     for field in _VALUE_LISTS:
         if field in facts.present:

@@ -1,7 +1,7 @@
 """Rules of security: programs and archives inside a model, and weights that nothing reads.
 
-Small tensors are read completely. Of large payloads the first bytes are read, and in local files also the bytes after
-4 KiB and the last bytes. Of strings and unknown fields only the first bytes are read.
+Tensors of at most 256 KiB are read completely, up to a total of 8 MiB. Of other tensors the first bytes are read, those
+after 4 KiB, and the last ones. Of tensors on servers, strings and unknown fields, only the first bytes are read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LONG_BYTES = 1 << 16  # longer values of remote files are not resident
 _MAX_REMOTE_PREFIXES = 16  # maximum number of ranges of a remote file that are fetched
 _MAX_TEXT_BYTES = 1 << 16  # number of bytes of a text that are searched
 _MIN_UNUSED_BYTES = 1 << 16  # minimum size, alone or together, of unused tensors or functions that are reported
-_MIN_PART_BYTES = 1 << 10  # minimum size of a tensor that counts as a part of a payload
+_MIN_PART_BYTES = 1 << 10  # minimum size of a tensor that counts as a part of hidden data
 _MIN_UNCALLED = 50  # minimum number of uncalled functions that are reported
 _MIN_NANS = 4  # minimum number of different NaNs that are reported
 _BATCH_TENSORS = 1024  # tensors whose first bytes are tested together
@@ -65,7 +65,7 @@ _OTHER_FORMATS = (
     (0, b"#!", "a script"),
     (0, b"<?", "a document"),
 )
-# Commands of scripts, and tests of antivirus programs.
+# Commands of scripts, and test files of antivirus programs.
 _SCRIPT = re.compile(
     rb"<script\b|<\?php|javascript:|\bpowershell\b.{0,80}-e|/bin/(?:ba|z|k|da)?sh\b|__import__\s*\(|\bos\.(?:system|popen|exec)"
     rb"|\bsubprocess\.|\beval\s*\(|\bexec\s*\(|\b(?:curl|wget)\s+(?:-\S+\s+)*https?://|\bpickle\.loads|\bcmd(?:\.exe)?\s+/c"
@@ -168,7 +168,7 @@ class Prefixes:
 
 
 def _are_unread(facts: Facts) -> Any:
-    """Return whether each TensorProto is an initializer that no node reads and no graph returns."""
+    """Return whether each TensorProto is an initializer that no node input, graph output or string entry names."""
     tensors = facts.TensorProto
     is_used = np.zeros(facts.columns.text_count(), bool)
     is_used[EMPTY] = True
@@ -226,7 +226,7 @@ def _kind_of_bytes(data: bytes) -> str:
 
 def _kind_of_end(tail: bytes) -> str:
     """Return the format of the last bytes of a tensor, if they end a ZIP archive or a program in reverse order."""
-    return signature_of(tail[-_ZIP_END_BYTES:]) or _backwards_kind(tail)
+    return signature_of(tail[-_ZIP_END_BYTES:]) or _kind_of_reversed_bytes(tail)
 
 
 @rule("security-payload-float", "TensorProto")
@@ -246,7 +246,7 @@ def float_payload(facts: Facts) -> Iterator[Finding]:
 def _may_carry_bytes(matrix: Any) -> Any:
     """Return whether `_kind_of_floats` may describe each tensor. matrix: the first bytes of each tensor in a row."""
     bits, floats = matrix.view("<u4"), matrix.view("<f4")
-    # The bits without the sign are greater than those of infinity in a NaN.
+    # In a NaN, the bits without the sign are greater than those of infinity.
     result = ((bits & 0x7FFFFFFF) > 0x7F800000).sum(axis=1) >= _MIN_NANS
     result |= ((floats >= 0) & (floats <= 255) & (floats == np.trunc(floats))).all(axis=1)
     lowest_bits = (matrix[:, ::4] & 1)[:, :24]  # three bytes, the minimum for `may_have_signature`
@@ -262,7 +262,7 @@ def _kind_of_floats(prefix: bytes) -> str:
     nans = bits[(bits & 0x7F800000 == 0x7F800000) & (bits & 0x7FFFFF != 0)]
     if len(np.unique(nans)) >= _MIN_NANS:
         return f"NaNs with {len(np.unique(nans)):,} different contents among its first elements"
-    description = _byte_kind(bits.view("<f4"))
+    description = _kind_of_byte_values(bits.view("<f4"))
     if description:
         description = f"{description} with one byte in each element"
     for content in (
@@ -340,11 +340,11 @@ def _typed_payloads(facts: Facts) -> dict[int, str]:
         data = bytes_at(facts.document, start, start + int(tensors.length[row]))
         tensor = TensorProto.FromString(data)
         if len(tensor.string_data):
-            kind = _text_kind(list(tensor.string_data))
+            kind = _kind_of_strings(list(tensor.string_data))
         else:
             try:
                 array = tensor.numpy().reshape(-1)
-                kind = signature_of(array.tobytes()[:PREFIX_BYTES]) or _byte_kind(array)
+                kind = signature_of(array.tobytes()[:PREFIX_BYTES]) or _kind_of_byte_values(array)
             except Exception:  # a damaged tensor, which other rules report
                 continue
         if kind:
@@ -352,7 +352,7 @@ def _typed_payloads(facts: Facts) -> dict[int, str]:
     return kinds
 
 
-def _text_kind(strings: list[bytes]) -> str:
+def _kind_of_strings(strings: list[bytes]) -> str:
     """Return the kind of program or archive that a list of strings contains; "" for none."""
     # A single word, such as the label `os.system` or the token `<script>`, is not a command.
     min_bytes = _MAX_TOKEN_BYTES if len(strings) >= _MIN_VOCABULARY else 0
@@ -363,7 +363,7 @@ def _text_kind(strings: list[bytes]) -> str:
     return kind or _decoded_signature(b"".join(strings[:_MAX_CODED_BYTES])[:_MAX_CODED_BYTES])
 
 
-def _byte_kind(numbers: Any) -> str:
+def _kind_of_byte_values(numbers: Any) -> str:
     """Return the format of numbers as bytes, if all of the first numbers are integers from 0 to 255; otherwise ""."""
     first_numbers = numbers[:PREFIX_BYTES]
     if first_numbers.dtype.kind not in "iuf" or len(first_numbers) < _MIN_TYPED_BYTES:
@@ -411,7 +411,7 @@ def long_text(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-payload-attribute", "AttributeProto")
 def attribute_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield attributes whose string is a program or archive."""
+    """Yield attributes whose string, or list of strings or integers, is a program or archive."""
     attributes, prefixes = facts.AttributeProto, facts.derive(Prefixes)
     starts, lengths = (column.tolist() for column in attributes.span("s"))
     kinds = {}
@@ -425,7 +425,11 @@ def attribute_payload(facts: Facts) -> Iterator[Finding]:
     for row in true_rows(is_list & (attributes.flags & MERGED == 0))[:_MAX_TYPED_TENSORS].tolist():
         start = int(attributes.start[row])
         message = AttributeProto.FromString(bytes_at(facts.document, start, start + int(attributes.length[row])))
-        kind = _text_kind(list(message.strings)) if len(message.strings) else _byte_kind(np.asarray(message.ints))
+        kind = (
+            _kind_of_strings(list(message.strings))
+            if len(message.strings)
+            else _kind_of_byte_values(np.asarray(message.ints))
+        )
         if kind:
             kinds[row] = kind
     yield attributes.at(kinds, "the value of attribute {name!r} is {kind}; do not extract or run it", kind=kinds)
@@ -516,12 +520,12 @@ def _decoded_signature(text: bytes) -> str:
     for decoded in (*decodings(text), *inner_decodings(text)):
         if is_text(decoded) and _SCRIPT.search(decoded):
             return "commands of a script in another encoding"
-        if kind := long_signature(decoded) or _backwards_kind(decoded):
+        if kind := long_signature(decoded) or _kind_of_reversed_bytes(decoded):
             return f"{kind} in another encoding"
     return ""
 
 
-def _backwards_kind(data: bytes) -> str:
+def _kind_of_reversed_bytes(data: bytes) -> str:
     """Return the format of bytes in reverse order, by signatures that other bytes do not have by chance."""
     kind = long_signature(data[: -PREFIX_BYTES - 1 : -1]) if data[-1:] + data[-2:-1] in _FIRST_BYTES else ""
     return f"{kind} backwards" if kind else ""
@@ -583,7 +587,7 @@ def unused_payload(facts: Facts) -> Iterator[Finding]:
         liveness.is_dead_tensor & ~is_unread & is_large,
         "no output depends on tensor {name!r} of {length:,} bytes, so it may contain any data; remove it",
     )
-    # A payload may be divided among tensors.
+    # Hidden data may be divided among tensors.
     parts = true_rows((liveness.is_dead_tensor | is_unread) & ~is_large & (size >= _MIN_PART_BYTES))
     if size[parts].sum() >= _MIN_UNUSED_BYTES:
         yield tensors.at(

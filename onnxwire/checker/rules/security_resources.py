@@ -1,4 +1,4 @@
-"""Rules of security: models that make a runtime allocate memory or compute without bound."""
+"""Rules of security: models that make a runtime allocate or compute without bound, or access memory out of range."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def elements(facts: Facts) -> Iterator[Finding]:
     counts = facts.derive(ShapeBounds).elements
     yield facts.NodeProto.at(
         counts,
-        "the output of {op_type!r} has at least {elements:,} elements, and the limit is {facts.max_elements:,}; do not "
-        "run the model, or raise --max-elements",
+        "the output of {op_type!r} has at least {elements:,} elements, more than max_elements ({facts.max_elements:,}) "
+        "permits; do not run the model, or raise --max-elements",
         elements=counts,
     )
 
@@ -91,8 +91,8 @@ def text(facts: Facts) -> Iterator[Finding]:
     sizes = facts.derive(ShapeBounds).texts
     yield facts.NodeProto.at(
         sizes,
-        "the strings of {op_type!r} have at least {size:,} bytes together, and the limit is {facts.max_elements:,}; do "
-        "not run the model, or raise --max-elements",
+        "the strings of {op_type!r} have at least {size:,} bytes together, more than max_elements "
+        "({facts.max_elements:,}) permits; do not run the model, or raise --max-elements",
         size=sizes,
     )
 
@@ -365,7 +365,7 @@ def sparse(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-declared", "TensorProto")
 def declared(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors whose dims are far larger than their message, or than any file.
+    """Yield tensors whose dims require far more elements than their message, or any file, has.
 
     Tensors with a dim of 0 are reported if the product of the other dims is 2**63 or more.
     """
@@ -416,7 +416,7 @@ def expression(facts: Facts) -> Iterator[Finding]:
     for row in true_rows(is_expression & attributes.has("s")).tolist():
         if 0 < lengths[row] <= _MAX_EXPRESSION_BYTES:
             text = bytes_at(facts.document, int(offsets[row]), int(offsets[row] + lengths[row]))
-            if has_nested_repeat(text.decode("utf-8", "replace")):
+            if has_slow_repeats(text.decode("utf-8", "replace")):
                 rows_with_fault.append(row)
     yield attributes.at(
         rows_with_fault,
@@ -442,7 +442,7 @@ class _OpenGroup:
         return len(set(self.first_tokens)) < len(self.first_tokens)
 
 
-def has_nested_repeat(expression: str) -> bool:
+def has_slow_repeats(expression: str) -> bool:
     """Return whether a regular expression has repeats that take exponential or cubic time in engines that backtrack.
 
     Such repeats are: a repeated group that contains a repeat, or alternatives with the same first token; and three

@@ -135,7 +135,7 @@ def _short_tables(facts: Facts) -> list[int]:
 
 
 def _sparse_tables(facts: Facts, dataflow: Dataflow) -> list[int]:
-    """Return the rows of Gathers from tables with one or two nonzero rows, which are comparisons of the index."""
+    """Return the nodes of Gather whose table has one or two nonzero rows: they are comparisons of the index."""
     tensors, inputs, constants = facts.TensorProto, dataflow.inputs, facts.derive(SmallConstants)
     is_data = facts.are_among(facts.NodeProto.op_type, ("Gather",))[inputs.parent] & (inputs.index == 0)
     gather_rows = []

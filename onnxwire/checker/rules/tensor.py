@@ -1,4 +1,4 @@
-"""Rules of tensors: types, dims, location and number of the elements; `tensor_values` has the rules of values."""
+"""Rules of tensors: types, dims, storage and number of elements; `tensor_values` has the rules of values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from onnxwire.checker.facts import Facts, Finding, Sheet
 from onnxwire.checker.payloads import (
     FLOAT6,
     FOUR_BITS,
-    LOCATIONS,
+    STORAGE_FIELDS,
     TWO_BITS,
     Payloads,
     is_filled,
-    location_names,
+    storage_names,
     type_names,
 )
 from onnxwire.checker.registry import count_texts, rule
@@ -82,8 +82,8 @@ RULES = {
             ),
             (
                 lambda tensor: _has_elements(tensor) & (tensor.derive(Payloads).n_filled_fields > 1),
-                "the elements of tensor {name!r} are stored more than once, in {locations}; clear all but one",
-                {"locations": lambda tensor: lambda row: _filled_locations(tensor, row)},
+                "the elements of tensor {name!r} are stored more than once, in {fields}; clear all but one",
+                {"fields": lambda tensor: lambda row: _filled_fields(tensor, row)},
             ),
         ],
         "tensor-zero-elements-no-data": (
@@ -113,10 +113,10 @@ RULES = {
     }
     | {
         f"tensor-{kind}-data-dtype": (
-            lambda tensor, field=f"{kind}_data": _is_misplaced(tensor, LOCATIONS.index(field)),
+            lambda tensor, field=f"{kind}_data": _is_misplaced(tensor, STORAGE_FIELDS.index(field)),
             f"tensor {{name!r}} of {{type_name}} has its elements in {kind}_data, which is for {types}; "
-            "move them to {location} or correct data_type",
-            _TYPE_NAME | {"location": lambda tensor: location_names(tensor.derive(Payloads).own_location)},
+            "move them to {storage} or correct data_type",
+            _TYPE_NAME | {"storage": lambda tensor: storage_names(tensor.derive(Payloads).own_storage)},
         )
         for kind, types in _LIST_TYPES.items()
     },
@@ -152,9 +152,9 @@ def _has_elements(tensors: Sheet) -> Any:
     return payloads.is_inline & (payloads.elements != 0)
 
 
-def _filled_locations(tensors: Sheet, row: int) -> str:
+def _filled_fields(tensors: Sheet, row: int) -> str:
     """Return the names of the nonempty fields for elements of a tensor."""
-    return " and ".join(location for location in LOCATIONS if is_filled(tensors, location, row))
+    return " and ".join(field for field in STORAGE_FIELDS if is_filled(tensors, field, row))
 
 
 def _has_only_raw_data(tensors: Sheet) -> Any:
@@ -163,14 +163,14 @@ def _has_only_raw_data(tensors: Sheet) -> Any:
     return payloads.has("raw_data") & (payloads.n_filled_fields == 1) & (payloads.elements != 0)
 
 
-def _is_misplaced(tensors: Sheet, location: int) -> Any:
+def _is_misplaced(tensors: Sheet, storage: int) -> Any:
     """Return whether each tensor has its elements in one list only, which is for other types."""
     payloads = tensors.derive(Payloads)
-    is_in_list = payloads.location == location
+    is_in_list = payloads.storage == storage
     if not is_in_list.any():
         return is_in_list
-    own_location = payloads.own_location
-    return is_in_list & _has_elements(tensors) & (own_location >= 0) & (own_location != location)
+    own_storage = payloads.own_storage
+    return is_in_list & _has_elements(tensors) & (own_storage >= 0) & (own_storage != storage)
 
 
 def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
@@ -179,10 +179,10 @@ def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
     count, entries, size = payloads.count, payloads.n_entries, payloads.count_bytes
     return tensors.at(
         rows,
-        f"{subject} {{location}} of length {{entries:,}}, but {{actual}}; correct one of the two",
+        f"{subject} {{storage}} of length {{entries:,}}, but {{actual}}; correct one of the two",
         type_name=type_names(tensors.data_type),
         entries=entries,
-        location=location_names(payloads.location),
+        storage=storage_names(payloads.storage),
         actual=lambda row: (
             f"its length is {count[row]:,}"
             if count[row] >= 0

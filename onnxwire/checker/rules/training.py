@@ -48,9 +48,9 @@ RULES = {
         ),
         "training-initialization-key-unique": (
             lambda entry: repeats(entry.parent, entry.key, where=entry.under(_INITIALIZATION) & (entry.key != EMPTY)),
-            "{key!r} is bound twice in this entry; keep one of the bindings",
+            "{key!r} is bound twice in this TrainingInfoProto; keep one of the bindings",
         ),
-        # Compares the bindings of all entries.
+        # Compares the bindings of all TrainingInfoProtos.
         "training-update-key-unique": (
             lambda entry: repeats(entry.key, where=entry.under(_UPDATE) & (entry.key != EMPTY)),
             "{key!r} is updated by two bindings; keep one of them",
@@ -191,14 +191,14 @@ def is_reported_by_training(facts: Facts) -> Any:
 
 
 def _unknown_keys(entries: Sheet, field: str) -> Any:
-    """Return the bindings whose key is no initializer of the main graph, nor of the algorithm of the same entry."""
+    """Return the bindings whose key no initializer of the main graph or of their TrainingInfoProto's algorithm has."""
     return _unknown_bindings(entries, field, entries.key, entries.derive(Names).initializers)
 
 
 def _unknown_bindings(entries: Sheet, field: str, texts: Any, defined_names: tuple[Any, Any]) -> Any:
-    """Return the bindings whose text is unknown in the main graph and in the algorithm of the same entry.
+    """Return the bindings whose text is unknown in the main graph and in the algorithm of their TrainingInfoProto.
 
-    texts: a column of the bindings. defined_names: pairs of graph and name. Returns none for standalone training
+    texts: a column of the bindings. defined_names: pairs of graph and name. Returns no rows for standalone training
     information, whose main graph is unknown.
     """
     facts, names = entries.facts, entries.derive(Names)
@@ -214,7 +214,7 @@ def _contain(facts: Facts, graphs: Any, names: Any, pairs: tuple[Any, Any]) -> A
 
 
 def _unknown_updates(facts: Facts) -> Any:
-    """Return the update bindings whose value is no output of the main graph, nor of the algorithm of the same entry."""
+    """Return the update bindings whose value is no output of the main graph or of their algorithm."""
     entries = facts.StringStringEntryProto
     return _unknown_bindings(entries, _UPDATE, entries.value, facts.derive(Names).outputs)
 
@@ -226,7 +226,7 @@ def _unknown_outputs_of_algorithms(entries: Sheet) -> Any:
 
 
 def _lacks_algorithm(infos: Sheet) -> Any:
-    """Return whether each entry has no algorithm, and update bindings that need one."""
+    """Return whether each TrainingInfoProto has no algorithm, and update bindings that need one."""
     needs_algorithm = np.zeros(infos.n, bool)
     needs_algorithm[infos.facts.StringStringEntryProto.parent[infos.derive(_unknown_updates)]] = True
     return needs_algorithm & (infos.algorithm < 0)
