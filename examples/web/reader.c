@@ -27,7 +27,7 @@ static struct {
     double start, end;  /* of a string, bytes or a message */
     int64_t integer;    /* of an integer, bool or enum */
     double real;        /* of a float or double */
-    double code, error; /* after OW_WEB_DAMAGED: an ow_code, and its offset */
+    double code, error; /* after OW_WEB_DAMAGED: an ow_code, and the offset of the damage */
 } value;
 
 /* The tensor of the last call of read_tensor. */
@@ -42,7 +42,7 @@ static struct {
 static struct {
     const char *name;
     uint32_t number, type, is_repeated;
-    int32_t message; /* the number of its table, or -1 */
+    int32_t message; /* the index of its message's table in ow_tables, or -1 */
 } field;
 
 static ow_source source;
@@ -89,7 +89,7 @@ EXPORT(step) int step(void) {
     return OW_WEB_VALUE;
 }
 
-/* Skips the other values of the packed list that contains the current value. Does nothing for other values. */
+/* Skips the remaining values of the packed list that contains the current value. Does nothing for other values. */
 EXPORT(skip_list) void skip_list(void) {
     if (levels[level].run.end != 0) levels[level].run.start = levels[level].run.end;
 }

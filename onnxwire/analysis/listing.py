@@ -40,8 +40,8 @@ def tensor_rows(message: Message) -> Iterator[Row]:
     """List every tensor at any depth; payloads are not read.
 
     Each row has name, type (such as FLOAT), shape, bytes (of the payload), path, and the location of the payload:
-    stored (its field, or "" if it is empty), file, and offset (in bytes; None if the payload is not one run of bytes of
-    a file).
+    stored (the field that stores it, or "" if none does), file, and offset (in bytes; None if the payload is not one
+    run of bytes of a file).
     """
     for path, tensor in find_tensors(message):
         info = describe(tensor, path)
@@ -108,7 +108,7 @@ def _rows_of(columns: Columns) -> Iterator[Row]:
 
 
 def value_rows(message: Message, fields: Iterable[str] = ("input", "output", "value_info")) -> Iterator[Row]:
-    """List the values with a declared type: name, type (such as float[batch, 3]), role and path.
+    """List ValueInfoProto messages: name, type (such as float[batch, 3]), role (the field that contains it) and path.
 
     fields: the fields of the main graph to list. If "value_info" is one of them, the same fields of subgraphs and
     functions are listed, too.
