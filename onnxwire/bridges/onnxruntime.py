@@ -137,7 +137,7 @@ class _SessionModel:
         return self._locations[descriptor]
 
     def _find_location(self, descriptor: int, name: str) -> str:
-        """Return the location of an open file, and set `root`; "" if `name` leads to another file or is not valid."""
+        """Return the location of an open file, and set `root`; "" if `name` leads to another file or is no location."""
         path = PurePath(os.path.realpath(name))
         with suppress(OSError):
             # The path may lead to another file in the meantime: a model is often saved over its own file.
@@ -150,5 +150,5 @@ class _SessionModel:
 
 
 def _has_common_type(storage: Storage) -> bool:
-    """Return whether both onnxruntime and numpy have the element type."""
+    """Return whether onnxruntime accepts arrays of the element type: not of sub-byte and complex types."""
     return not (storage.data_type.is_packed or storage.data_type.dtype_name.startswith("complex"))

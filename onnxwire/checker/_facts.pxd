@@ -51,7 +51,7 @@ cdef struct Part:
 
 cdef struct Sheet:
     const Table* table
-    int32_t n
+    int32_t n            # number of rows
     int32_t capacity
     int32_t n_scanned    # the number of scanned rows
     const uint8_t** p    # first byte of the message

@@ -1,8 +1,9 @@
 """Removes the findings of a check that a trusted model also has at the matching part.
 
 A finding is omitted if the trusted model breaks the same rule at the matching part, with the same message except
-names and indices, and the part is unchanged. Unchanged means the same operator, attributes, payload and type, with
-inputs that come from unchanged matching parts, up to two steps back. Parts are matched by structure, as for `diff`.
+names and indices, and the part is unchanged. Unchanged means the same operator, attributes, type and payload, if that
+is inline and has at most 64 KiB, with inputs that come from unchanged matching parts, up to two steps back. Parts are
+matched by structure, as for `diff`.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ class _Side:
         self.document: Document = facts.document
         self.is_placed: bool = facts.columns.is_placed  # False for a message encoded for the check
 
-    def make_graph(self, intern: Interner) -> FlatGraph:
+    def make_graph(self, interner: Interner) -> FlatGraph:
         """Return the flat form of the model."""
-        return FlatGraph(self.model, intern, _small_payload_key)
+        return FlatGraph(self.model, interner, _small_payload_key)
 
     def record_at(self, offset: int) -> bytes | None:
         """Return a digest of the record at an offset, None if it cannot be read."""
@@ -84,8 +85,8 @@ class _Graphs:
     """The flat graphs of both models, with the matching of their vertices. `side` is 0 for `old`, and 1 for `new`."""
 
     def __init__(self, old: _Side, new: _Side) -> None:
-        intern = Interner()
-        self.sides = old.make_graph(intern), new.make_graph(intern)
+        interner = Interner()
+        self.sides = old.make_graph(interner), new.make_graph(interner)
         matching = Matching(*self.sides, by_name=False)
         # An edge of `edges` is a tuple: the source, the index of its output, and the port (`Edge` of flat_graph.pxd).
         self.old_of, self.edges = matching.old_of, matching.edges
@@ -343,7 +344,7 @@ class Baseline:
 
 
 def _small_payload_key(tensor: TensorProto) -> Hashable:
-    """Return a digest of a short payload that is stored in the model, None for any other."""
+    """Return the key of a short payload that is stored in the model, None for any other."""
     if tensor.ByteSize() > _MAX_COMPARED_BYTES or tensor.external_data:
         return None
     return payload_key(tensor)
