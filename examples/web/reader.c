@@ -1,9 +1,10 @@
 /* onnxwire.h for WebAssembly: the values of a model, one at a time, from a source that JavaScript reads.
 
-   JavaScript reads asynchronously, but onnxwire.h synchronously. Therefore a step stops if it needs bytes that are not
-   loaded: `read_bytes` records their range and fails, and `step` returns OW_WEB_NEEDED. After JavaScript has loaded the
-   bytes, it calls `step` again, which continues after the last complete record. The state between two steps is one
-   ow_fields for each level of messages. Only the incomplete record is read twice.
+   JavaScript reads asynchronously, but onnxwire.h synchronously. Therefore `step`, `enter` and `read_tensor` stop if
+   they need bytes that are not loaded: `read_bytes` records their range and fails, and the function returns
+   OW_WEB_NEEDED. After JavaScript has loaded the bytes, it repeats the call; `step` continues after the last complete
+   record. The state between two calls is one ow_fields for each level of messages. Only the incomplete record is read
+   twice.
 
    Offsets are doubles, which are exact up to 2^53. */
 #define ONNXWIRE_IMPLEMENTATION
@@ -18,6 +19,7 @@ __attribute__((import_module("source"), import_name("read_bytes"))) int read_byt
 int (*read_bytes)(double offset, void *buffer, uint32_t size);
 #endif
 
+/* The results of `step`, `enter` and `read_tensor`; OW_WEB_VALUE is success. */
 enum { OW_WEB_END, OW_WEB_VALUE, OW_WEB_NEEDED, OW_WEB_DAMAGED };
 enum { BUFFER_BYTES = 4096, MAX_RANK = 64 };
 

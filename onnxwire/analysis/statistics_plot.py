@@ -172,7 +172,10 @@ def write_picture(results: Sequence[TensorStatistics], title: str, out: IO[bytes
 
 
 def _label(name: str) -> str:
-    """Shorten a name to 44 characters. If some are not printable, which XML may forbid, escape all except ASCII."""
+    """Shorten a name to 44 characters.
+
+    If some of them are not printable, these and all non-ASCII characters are escaped, because XML forbids some.
+    """
     name = name if name.isprintable() else ascii(name)[1:-1]
     return name if len(name) <= 44 else f"{name[:20]}…{name[-23:]}"
 

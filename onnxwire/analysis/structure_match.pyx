@@ -99,7 +99,7 @@ cdef class Edges:
                     self.user_outputs[k] = self.outputs[j]
 
     def __getitem__(self, int32_t vertex):
-        """Return the edges of a vertex: tuples of source, output of the source, and port."""
+        """Return the edges to a vertex: tuples of source, output of the source, and port."""
         if not 0 <= vertex < self.n:
             raise IndexError("the graph has no vertex with this index")
         cdef int32_t j
@@ -567,7 +567,7 @@ cdef class Matching:
         return list(vertices)
 
     cdef int32_t first_unmatched_edge(self, int32_t v, int32_t first) noexcept:
-        """Return the first edge of a vertex, from edge `first` on, that has no counterpart; -1 if there is none."""
+        """Return the first edge to a vertex, from edge `first` on, that has no counterpart; -1 if there is none."""
         cdef int32_t match = self.new_indexes[v], j, k, source
         for j in range(first, self.old.starts[v + 1]):
             if match == NONE:

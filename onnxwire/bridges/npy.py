@@ -1,4 +1,4 @@
-"""Read and write numpy's .npy and .npz files. Only typed fields are read into memory as a whole."""
+"""Read and write numpy's .npy and .npz files. Only typed fields, such as float_data, are read as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read initializers from .safetensors files and write them. Only typed fields are read into memory."""
+"""Read initializers from .safetensors files and write them. Of payloads, only typed fields are read into memory."""
 
 from __future__ import annotations
 
