@@ -153,9 +153,9 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     """Return a function that tests a row: `bytes>=1M`, `type=FLOAT16`, `shape=[64,*]`, `name~bias$`.
 
     text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ searches for a regular expression. The key `rank`
-    is the number of dimensions of a shape. Numbers can have a suffix K, M, G or T for powers of 1024. Other values are
-    compared by = and != as shell patterns with * and ?, in which brackets are literal and spaces are ignored, and by
-    < <= > >= as texts.
+    is the number of dimensions of a shape. Numbers can have a suffix K, M, G or T for powers of 1024; None is unequal
+    to all numbers. Other values are compared by = and != as shell patterns with * and ?, in which brackets are literal
+    and spaces are ignored, and by < <= > >= as texts.
     Raises PathError if the text is not a condition. The returned function raises PathError if the row lacks the key,
     and for any comparison but ~ and !~ if the row has a number at the key and the condition does not.
     """
@@ -203,7 +203,10 @@ def row_filter(text: str) -> Callable[[Row], bool]:
 
 
 def sort_rows(rows: list[Row], key: str) -> list[Row]:
-    """Sort rows by a key: numbers descending, texts so that w2 precedes w10. Raises PathError for an unknown key."""
+    """Sort rows by a key: numbers descending, None last; texts so that w2 precedes w10.
+
+    Raises PathError for an unknown key.
+    """
     if rows and key not in rows[0]:
         raise PathError(f"there is no {key} to sort by; the keys are {', '.join(rows[0])}")
     if any(isinstance(row[key], int | float) for row in rows):

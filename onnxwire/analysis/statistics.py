@@ -70,11 +70,10 @@ class Statistics:
     """The statistics of a tensor's elements.
 
     count: the number of elements. zeros: the number of elements that are 0 or -0. nan: the number of NaNs. inf: the
-        number of infinities of either sign.
+    number of infinities of either sign.
     min, max, mean, std: computed from the finite elements; None if there are none. Complex numbers are measured by
     their magnitudes, booleans as 0 and 1. min and max of integers are ints, and the mean is computed from their exact
-    sum.
-    std is the population's standard deviation, as in numpy.
+    sum. std is the population's standard deviation, as in numpy.
     histogram: counts the finite elements; None if not requested, or without finite elements.
     """
 

@@ -542,7 +542,7 @@ cdef class Facts:
                     n_edges += 1
         if add_row(&self.sheets[table - ref.owner.tables], document.start, document.end - document.start, -1, -1, 0, 0):
             raise MemoryError
-        # Fetch all strings, listed fields, and other values that are shorter than LONG_BYTES.
+        # Fetch all strings, the packed numbers of _LISTED_FIELDS, and other values below 64 KiB (LONG_BYTES).
         fetch_structure(document, table, NO_LIMIT, LONG_BYTES, is_listed, <void*>self)
         document.check_open()
         document.pins += 1

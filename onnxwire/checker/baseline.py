@@ -57,7 +57,7 @@ MAX_KNOWN_PROBLEMS = 100_000  # maximum number of the trusted model's problems o
 
 
 class _Side:
-    """One of the two models: its message, and the columns and document that its findings refer to."""
+    """One of the two models: its message, and the document that its findings refer to."""
 
     def __init__(self, model: Any, facts: Facts) -> None:
         self.model = model
@@ -68,7 +68,7 @@ class _Side:
         """Return the flat form of the model."""
         return FlatGraph(self.model, interner, _small_payload_key)
 
-    def record_at(self, offset: int) -> bytes | None:
+    def digest_of_record(self, offset: int) -> bytes | None:
         """Return a digest of the record at an offset, None if it cannot be read."""
         if not self.is_placed or offset < 0:
             return None
@@ -312,10 +312,10 @@ class Baseline:
         """Return the content that must be equal, except the message and the vertex's label; None if unreadable."""
         side_model = self._sides[side]
         if rule.startswith(_RECORD_RULES):
-            record = (
-                side_model.record_at(int(finding.table.offset_of(np.array([row]))[0])) if side_model.is_placed else None
-            )
-            return None if record is None else [record]
+            if not side_model.is_placed:
+                return None
+            digest = side_model.digest_of_record(int(finding.table.offset_of(np.array([row]))[0]))
+            return None if digest is None else [digest]
         # Whether the label of the vertex, which `is_unchanged` compares, contains the content.
         is_covered = (
             vertex != UNMATCHED

@@ -165,7 +165,7 @@ def _test_heads(call: Call) -> Faults:
     heads, kv_heads = call.int("q_num_heads", 0), call.int("kv_num_heads", 0)
     heads = heads or (call.int("num_heads", 0) if kv_heads else 0)
     if kv_heads > 0 and heads % kv_heads:
-        yield ARGUMENT, f"{count_text(heads, 'head')}, which is no multiple of the {kv_heads:,} heads of keys"
+        yield ARGUMENT, f"{count_text(heads, 'head')}, not a multiple of the {kv_heads:,} heads of keys"
     size, n_heads = size_of(value_of(call, 0), -1), call.int("num_heads", 0)
     is_projected = call.op_type in ("Attention", "QAttention") and n_heads > 0
     if (
