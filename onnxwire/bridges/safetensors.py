@@ -66,7 +66,7 @@ def to_safetensors(
     a time. Tensors are sorted by decreasing element size, so that each begins at a multiple of its element size.
     Raises TensorError for tensors that the format can't store: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements
     of 4 or 6 bits that do not fill the last byte, chunks (`segment`), sparse tensors, and missing or duplicate names;
-    FieldTypeError for metadata that is not str; SaveError and SourceError like `save`.
+    FieldTypeError for arguments of wrong types, such as metadata other than str; SaveError and SourceError like `save`.
     Source: https://github.com/huggingface/safetensors, "Format".
     """
     snapshot = ModelProto()
