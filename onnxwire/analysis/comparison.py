@@ -211,7 +211,7 @@ class Comparison:
     def _compare_elements(
         self, old: Any, new: Any, field: FieldDescriptor, path: str, element: _Element
     ) -> Iterator[Difference]:
-        """Compare a repeated field. Elements are paired by name, or by index if they have no names."""
+        """Compare a repeated field of messages. Elements are paired by key, or by index if `KEYS` lacks the field."""
         old_elements, new_elements = getattr(old, field.name), getattr(new, field.name)
         kind, key = KEYS.get(field.name, (field.name, None))
         has_own_kind = field.name in _OWN_KIND_FIELDS and type(old).DESCRIPTOR.name in _OWN_KIND_PARENTS

@@ -73,7 +73,7 @@ cdef struct Sheet:
 cdef struct Unknown:
     # A record that belongs to no known field.
     int64_t start        # offset of its tag
-    int64_t value        # the value of a varint
+    int64_t value        # the value of a varint; 0 for another wire type
     int32_t row          # row of the message
     int32_t number       # field number
     int16_t sheet        # index of the message's sheet
