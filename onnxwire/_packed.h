@@ -1,4 +1,4 @@
-/* Packed runs of varints -> arrays of numbers, 64 bytes of the run at a time.
+/* Packed runs of varints -> arrays of numbers; at levels 1 and 2, 64 bytes of the run at a time.
  *
  * Bit i of a block's mask is set if byte i ends a varint. The loop over the set bits has one dependent instruction per
  * number, which clears a bit. Loading the eight bytes at each number's start and removing their top bits does not
@@ -113,8 +113,8 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
 }
 #endif
 
-/* The loop of level 1. `v` is the start of the current number, `b` the start of the current block; v <= b. A block is
- * read only if 8 more bytes follow it, so that a load of 8 bytes at any v inside it stays before `end`. */
+/* The loop of level 1. `v` is the start of the current number, `b` that of the current block; v <= b before each block.
+ * A block is read only if 8 more bytes follow it, so that a load of 8 bytes at any v inside it stays before `end`. */
 #define OW_BLOCKS(NAME, PACKED)                                                                                       \
     static uint64_t NAME(const uint8_t *p, const uint8_t *end, void *out, uint64_t capacity) {                        \
         const uint8_t *v = p;                                                                                         \
@@ -159,7 +159,7 @@ OW_LEVEL(wide, OW_BLOCKS)
 #ifdef OW_X86
 /* The loop of level 2. It has no branch per number: if lengths follow no pattern, such a branch is mispredicted every
  * few numbers, which costs more than decoding one. It branches per block: without a varint of more than 8 bytes, four
- * numbers are written at a time, up to three too many, which the next block overwrites. A block has at most 64 numbers,
+ * numbers are written at a time, up to three too many, which the next numbers overwrite. A block has at most 64 numbers,
  * so the excess numbers are within the capacity. The next number starts after the block's last end, not after the last
  * number written. Bit i of `cont` is set if byte i continues a varint, bit i of `cont8` if bytes i to i + 7 do. */
 #define OW_WIDER(NAME, PACKED)                                                                                        \
@@ -215,7 +215,7 @@ OW_LEVEL(wider, OW_WIDER)
 /* Decodes varints from p to end; writes at most `capacity` numbers to `out` and returns how many. */
 typedef uint64_t (*ow_decode)(const uint8_t *, const uint8_t *, void *, uint64_t);
 
-/* Return the highest instruction level that this processor supports. */
+/* Return the highest instruction level that this build and this processor support. */
 static int ow_best_level(void) {
 #ifdef OW_X86
     __builtin_cpu_init();

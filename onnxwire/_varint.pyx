@@ -23,7 +23,7 @@ NESTING_LIMIT = MAX_DEPTH  # for Python, which cannot read a C enum
 
 
 cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept nogil:
-    """Return the fault of the record at p, in which groups may open `depth` levels, or FAULT_NONE."""
+    """Return the damage of the record at p, in which groups may open `depth` levels; FAULT_NONE if there is none."""
     cdef Damage damage
     cdef const uint8_t* start = p
     cdef const uint8_t* after
@@ -107,7 +107,7 @@ cdef Fault explain_tag(const uint8_t* p, const uint8_t* end) noexcept nogil:
 
 
 cdef Damage explain_packed(const uint8_t* p, const uint8_t* end, int size) noexcept nogil:
-    """Return the fault of a packed run, or FAULT_NONE; size: bytes per fixed number, or 0 for varints."""
+    """Return the damage of a packed run, FAULT_NONE if there is none; size: bytes per fixed number, 0 for varints."""
     cdef Damage damage
     cdef uint64_t ignored
     memset(&damage, 0, sizeof(damage))
@@ -226,7 +226,7 @@ cdef uint64_t decode_shares(
     """Decode like `decode_varints`, without counting the values again if `counts` has their number.
 
     counts: the result of `count_shares`, or NULL. If it does not agree with the bytes, which may have changed, the
-    numbers are undefined, but still at most `capacity`.
+    numbers are undefined; at most `capacity` of them are written.
     """
     cdef Share[MAX_SHARES] shares
     cdef uint64_t total = 0

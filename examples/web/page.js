@@ -12,10 +12,10 @@ const NUMBER_FORMAT = new Intl.NumberFormat("en");
 let listing = newListing();
 let tab = "nodes"; // or "tensors"
 let maxShownRows = FIRST_ROWS;
-/** Aborts the reading of the current model when another one is opened. @type {AbortController} */
+/** Aborts the reading of the current model. @type {AbortController} */
 let current = new AbortController();
 
-/** Replaces invisible characters, and characters that change the direction of a text, by their code points. @param {string} text */
+/** Replaces control characters, and other invisible or direction-changing ones of these ranges, by their code points. @param {string} text */
 const escapeInvisible = (text) =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (c) =>
     `\\u{${c.charCodeAt(0).toString(16)}}`);

@@ -1,9 +1,10 @@
 /* onnxwire.h for WebAssembly: the values of a model, one at a time, from a source that JavaScript reads.
 
-   JavaScript reads asynchronously, but onnxwire.h synchronously. Therefore a step stops if it needs bytes that are not
-   loaded: `read_bytes` records their range and fails, and `step` returns OW_WEB_NEEDED. After JavaScript has loaded the
-   bytes, it calls `step` again, which continues after the last complete record. The state between two steps is one
-   ow_fields for each level of messages. Only the incomplete record is read twice.
+   JavaScript reads asynchronously, but onnxwire.h synchronously. Therefore `step`, `enter` and `read_tensor` stop if
+   they need bytes that are not loaded: `read_bytes` records their range and fails, and the function returns
+   OW_WEB_NEEDED. After JavaScript has loaded the bytes, it repeats the call; `step` continues after the last complete
+   record. The state between two calls is one ow_fields for each level of messages. Only the incomplete record is read
+   twice.
 
    Offsets are doubles, which are exact up to 2^53. */
 #define ONNXWIRE_IMPLEMENTATION
@@ -18,6 +19,7 @@ __attribute__((import_module("source"), import_name("read_bytes"))) int read_byt
 int (*read_bytes)(double offset, void *buffer, uint32_t size);
 #endif
 
+/* The results of `step`, `enter` and `read_tensor`; OW_WEB_VALUE is success. */
 enum { OW_WEB_END, OW_WEB_VALUE, OW_WEB_NEEDED, OW_WEB_DAMAGED };
 enum { BUFFER_BYTES = 4096, MAX_RANK = 64 };
 
@@ -27,7 +29,7 @@ static struct {
     double start, end;  /* of a string, bytes or a message */
     int64_t integer;    /* of an integer, bool or enum */
     double real;        /* of a float or double */
-    double code, error; /* after OW_WEB_DAMAGED: an ow_code, and its offset */
+    double code, error; /* after OW_WEB_DAMAGED: an ow_code, and the offset of the damage */
 } value;
 
 /* The tensor of the last call of read_tensor. */
@@ -42,7 +44,7 @@ static struct {
 static struct {
     const char *name;
     uint32_t number, type, is_repeated;
-    int32_t message; /* the number of its table, or -1 */
+    int32_t message; /* the index of its message's table in ow_tables, or -1 */
 } field;
 
 static ow_source source;
@@ -89,7 +91,7 @@ EXPORT(step) int step(void) {
     return OW_WEB_VALUE;
 }
 
-/* Skips the other values of the packed list that contains the current value. Does nothing for other values. */
+/* Skips the remaining values of the packed list that contains the current value. Does nothing for other values. */
 EXPORT(skip_list) void skip_list(void) {
     if (levels[level].run.end != 0) levels[level].run.start = levels[level].run.end;
 }

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Computes sums over blocks of numbers: the range, the zeros, the total, and the squared distances from the mean.
+"""Computes the minimum, maximum, total, zeros and squared distances from the mean of blocks of numbers.
 
 Implemented as several plain loops over a block that fits the cache, because compilers vectorize each of them.
 """
@@ -97,12 +97,13 @@ cdef object sum_numbers(const Number* p, Py_ssize_t n):
 
 
 def sum_block(const uint8_t[::1] data, str kind):
-    """Compute the range, the number of zeros and the sums of a block of numbers.
+    """Compute the minimum, the maximum, the number of zeros and the sums of a block of numbers.
 
-    data: the aligned bytes of 1 to 2**20 numbers. kind: the numpy type of the numbers, such as "f4" or "u8".
+    data: the aligned bytes of 1 to 2**20 numbers. kind: the numpy type of the numbers: f4, f8, or i or u followed by 1,
+    2, 4 or 8.
     Returns the minimum, the maximum, the number of zeros, the total, and the sum of the squared distances from the
     mean. The total of integers is exact. If a float is not finite, the total is not finite, and the other results are
-    undefined. Raises TypeError for any other `kind`.
+    undefined. Raises TypeError for another `kind`.
     """
     cdef Py_ssize_t n = data.shape[0]
     cdef const uint8_t* p = &data[0]

@@ -92,7 +92,7 @@ _OWN_KIND_FIELDS = {
     "configuration",
 }  # fmt: skip
 """The fields of a model or graph whose elements are reported by their own kind and name."""
-_OWN_KIND_PARENTS = ("ModelProto", "GraphProto")  # the messages with these fields
+_OWN_KIND_PARENTS = ("ModelProto", "GraphProto")  # elements of other messages are reported as parts
 
 # Tuples, because creating a union of types takes longer than comparing an element.
 _TENSOR_CLASSES = (TensorProto, SparseTensorProto)
@@ -211,7 +211,7 @@ class Comparison:
     def _compare_elements(
         self, old: Any, new: Any, field: FieldDescriptor, path: str, element: _Element
     ) -> Iterator[Difference]:
-        """Compare a repeated field. Elements are paired by name, or by index if they have no names."""
+        """Compare a repeated field of messages. Elements are paired by key, or by index if `KEYS` lacks the field."""
         old_elements, new_elements = getattr(old, field.name), getattr(new, field.name)
         kind, key = KEYS.get(field.name, (field.name, None))
         has_own_kind = field.name in _OWN_KIND_FIELDS and type(old).DESCRIPTOR.name in _OWN_KIND_PARENTS
@@ -299,10 +299,10 @@ class Comparison:
                 yield Difference("added", "node", node_name(node), "", f"{path}[{index}]", new=text_of(node))
 
     def _skip_equal(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
-        """Return whether two messages are equal, and report their tensors as compared if they are.
+        """Return whether two messages are equal. Report equal tensors as compared.
 
-        Returns False for models, graphs and large tensors, which are compared in parts, and for messages with external
-        data.
+        Returns False for models, graphs and large tensors, which are compared in parts. With `weights` or `progress`,
+        also returns False for messages that contain tensors with external data.
         path, index: the path of the old message, or of the list that contains it and its index.
         """
         is_tensor = isinstance(old, _TENSOR_CLASSES)
@@ -371,7 +371,7 @@ class Comparison:
 
 
 def _paired_tensors(old: ModelProto, new: ModelProto) -> Iterator[tuple[TensorProto, TensorProto]]:
-    """Yield the pairs of tensors of one name, type and shape in the order of their comparison.
+    """Yield the pairs of tensors of one name, or one path if unnamed, type and shape in the order of comparison.
 
     Yields no pair if both models are local, since only remote payloads are fetched ahead.
     """
@@ -436,7 +436,7 @@ def match_elements(
 def pair_nodes(
     old_nodes: Sequence[NodeProto], new_nodes: Sequence[NodeProto], old_indexes: range, new_indexes: range
 ) -> dict[int, int]:
-    """Pair nodes of one name, then nodes with the same outputs, then nodes with the same first output.
+    """Pair nodes of one name, then nodes with the same outputs, then nodes with the same first named output.
 
     old_indexes, new_indexes: the indexes of the nodes to pair. Of several nodes of one name, those with the same
     operator and outputs are paired first, then those with the same operator. Nodes without a name and without outputs

@@ -131,7 +131,7 @@ def describe_value(
 
 
 def describe_list(field: FieldDescriptor, values: Sequence[Any], max_elements: int = 20) -> str:
-    """Return the first elements of a repeated field of numbers or strings in brackets; strings are in quotes."""
+    """Return the first elements of a list of numbers, strings or bytes in brackets, and its length if it has more."""
     shown_text = ", ".join(describe_value(field, value, quoted=True) for value in values[:max_elements])
     ending = f", … ({len(values):,})" if len(values) > max_elements else ""
     return f"[{shown_text}{ending}]"

@@ -36,12 +36,12 @@ def diff(
     attributes, weights and connections, regardless of their names, and reports new names as one difference. If nodes
     were renamed, "auto" works like "structure", but pairs nodes of the same name first; otherwise like "name".
     All other elements are paired by name, key or index. These are not differences: the order of nodes, tensors,
-    attributes and entries; an absent field instead of its default value; the field or file that stores a tensor's
-    elements. With "name", payloads are compared block by block, first as bytes, and payloads at the same offset of the
-    same file are not read. With "structure", each payload is read once, and those that differ once more. A few blocks
-    are in memory at a time. If both sources are one address and the server reports the same strong ETag for both, there
-    are no differences, and the file is not read. Two files on the Hugging Face Hub with the same SHA-256 have no
-    differences either, unless they have external data in different folders.
+    attributes and entries; an absent field instead of its default value, except in a oneof; the field or file that
+    stores a tensor's elements. With "name", payloads are compared block by block, first as bytes, and payloads at the
+    same offset of the same file are not read. With "structure", each payload is read once, and those that differ once
+    more. A few blocks are in memory at a time. If both sources are one address and the server reports the same strong
+    ETag for both, there are no differences, and only the first bytes of the file are read. Two files on the Hugging
+    Face Hub with the same SHA-256 have no differences either, unless they have external data in different folders.
     Raises the errors of `load`, DecodeError and TensorError for damage, SourceError for files that cannot be read,
     FieldTypeError for messages other than ModelProto, and ValueError for any other `match`.
     """

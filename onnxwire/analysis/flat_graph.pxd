@@ -30,11 +30,13 @@ cdef struct Edge:
     int32_t consumer         # a vertex
     int32_t source           # a vertex or NONE; while a scope is read, the name of the source
     int32_t output           # index of the output of the source
-    int32_t port             # index of an input; for an output of a nested graph -1 minus the number of a key
+    # The index of an input. For an output of a nested graph: -1 minus the number of a key of the attribute, the graph
+    # and the output.
+    int32_t port
 
 cdef struct Scope:
     # A graph or function. Its path and message are found through the enclosing scope.
-    int32_t parent           # index of the enclosing scope; MAIN, FUNCTION, ... for a scope that is not nested
+    int32_t parent           # index of the enclosing scope; if there is none, MAIN, FUNCTION, ... of flat_graph.pyx
     int32_t row              # index of the node in the enclosing scope, or of a function or training_info in the model
     int32_t attribute        # index of the attribute in the node
     int32_t graph            # index in the attribute's graphs; NONE: its field g

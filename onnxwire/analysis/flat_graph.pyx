@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A model as one flat graph: vertices with structural labels, and the edges from producers to consumers.
 
-Nodes of all graphs and functions are vertices, and so are inputs, initializers and outputs of graphs. An output of a
-nested graph is a source of the node that contains the graph, so the content of a nested graph belongs to that node.
-Names resolve by the rules of `index/names`.
+The nodes, inputs, initializers and outputs of all graphs and functions are vertices. An output of a nested graph is a
+source of the node that contains the graph, so the content of a nested graph belongs to that node. Names resolve by the
+rules of `index/names`.
 
-Names, labels and operators are numbers of an interner. Unedited nodes are read from their bytes, without a view of
-their attributes or an object for each name.
+Names, labels and operators are numbers of an interner. Unedited nodes are read from their bytes, without an object for
+each name; an attribute is read through its view only if its label is not cached.
 """
 import os
 
@@ -38,7 +38,8 @@ cdef enum:
     ALGORITHM = -3
     FUNCTION = -4
 
-    # The first number of a key of several numbers; the key of an operator starts with its VertexKind instead.
+    # The first number of a key of several numbers. The key of an operator starts with a VertexKind instead, and that of
+    # an output of a nested graph with the number of the graph's key.
     OF_LABEL = -1
     OF_FUNCTION = -2
     OF_TRAINING = -3
@@ -653,7 +654,7 @@ cdef int scan_node(View node, FlatGraph graph, int32_t vertex, int32_t* operator
 cdef int scan_value(View value, Interner interner, int32_t* name, int32_t* type) except -1:
     """Find the name and the type of a ValueInfoProto as numbers of the interner.
 
-    type: receives NONE if the value has no type, is edited or damaged, or has several or very long types.
+    type: receives NONE if the value has no type, is edited or damaged, or has several types, a very long type or name.
     """
     cdef const uint8_t* p
     cdef const uint8_t* end

@@ -40,8 +40,8 @@ def tensor_rows(message: Message) -> Iterator[Row]:
     """List every tensor at any depth; payloads are not read.
 
     Each row has name, type (such as FLOAT), shape, bytes (of the payload), path, and the location of the payload:
-    stored (its field, or "" if it is empty), file, and offset (in bytes; None if the payload is not one run of bytes of
-    a file).
+    stored (the field that stores it, or "" if none does), file, and offset (in bytes; None if the payload is not one
+    run of bytes of a file).
     """
     for path, tensor in find_tensors(message):
         info = describe(tensor, path)
@@ -108,7 +108,7 @@ def _rows_of(columns: Columns) -> Iterator[Row]:
 
 
 def value_rows(message: Message, fields: Iterable[str] = ("input", "output", "value_info")) -> Iterator[Row]:
-    """List the values with a declared type: name, type (such as float[batch, 3]), role and path.
+    """List ValueInfoProto messages: name, type (such as float[batch, 3]), role (the field that contains it) and path.
 
     fields: the fields of the main graph to list. If "value_info" is one of them, the same fields of subgraphs and
     functions are listed, too.
@@ -153,9 +153,9 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     """Return a function that tests a row: `bytes>=1M`, `type=FLOAT16`, `shape=[64,*]`, `name~bias$`.
 
     text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ searches for a regular expression. The key `rank`
-    is the number of dimensions of a shape. Numbers can have a suffix K, M, G or T for powers of 1024. Other values are
-    compared by = and != as shell patterns with * and ?, in which brackets are literal and spaces are ignored, and by
-    < <= > >= as texts.
+    is the number of dimensions of a shape. Numbers can have a suffix K, M, G or T for powers of 1024; None is unequal
+    to all numbers. Other values are compared by = and != as shell patterns with * and ?, in which brackets are literal
+    and spaces are ignored, and by < <= > >= as texts.
     Raises PathError if the text is not a condition. The returned function raises PathError if the row lacks the key,
     and for any comparison but ~ and !~ if the row has a number at the key and the condition does not.
     """
@@ -203,7 +203,10 @@ def row_filter(text: str) -> Callable[[Row], bool]:
 
 
 def sort_rows(rows: list[Row], key: str) -> list[Row]:
-    """Sort rows by a key: numbers descending, texts so that w2 precedes w10. Raises PathError for an unknown key."""
+    """Sort rows by a key: numbers descending, None last; texts so that w2 precedes w10.
+
+    Raises PathError for an unknown key.
+    """
     if rows and key not in rows[0]:
         raise PathError(f"there is no {key} to sort by; the keys are {', '.join(rows[0])}")
     if any(isinstance(row[key], int | float) for row in rows):

@@ -51,7 +51,10 @@ def definitions(scope: Scope) -> tuple[dict[str, int], dict[str, int], Producers
 def _definitions_in(
     scope: Scope, names: NameFilter | None = None
 ) -> tuple[list[str], list[str], Iterable[Iterable[str]]]:
-    """Return the names of a graph's or function's inputs and initializers, and the outputs of each node."""
+    """Return the names of a graph's or function's inputs and initializers, and the outputs of each node.
+
+    names: as for `defined_names`; initializers and nodes that it rejects may be missing.
+    """
     inputs: list[str] = []
     initializers: list[str] = []
     outputs: Iterable[Iterable[str]] = ()
@@ -79,7 +82,7 @@ def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
 def captured_names(node: NodeProto) -> list[str]:
     """Return the names that graphs in a node's attributes use but do not define: values of enclosing graphs.
 
-    Each name is listed once, in order of first use. Raises DecodeError for messages nested more than 100 deep.
+    Each name is listed once, in order of first use. Raises DecodeError for more than 33 levels of nested graphs.
     """
     if not node.attribute:
         return []

@@ -2,7 +2,7 @@
 
     graph.node[12]                  fields, elements by index; -1 is the last element
     graph.node[3:6]                 several elements
-    graph.node[/layers.0/MatMul]    an element by its name, the key of an entry, or the domain of an operator set
+    graph.node[/layers.0/MatMul]    an element by its name (key, domain or dim_param if its type has no name)
     node:/layers.0/MatMul           a node by its name, or by a value that it produces, in any graph
     tensor:w0  input:x  output:y  value:v  function:f
     tensor:w0[0:4,:8]               elements of a tensor, by numpy's basic indexing
@@ -46,7 +46,7 @@ class Resolved:
     path: fields and indexes, even if the value was looked up by name. value: a message, a repeated field or a list of
     some of its elements, a number, a str, or a read-only buffer for a bytes field. parent: the message whose field
     `field` contains the value, None for the root; element_index: the index of an element, or None. index: the requested
-    elements of a TensorProto, as for `TensorProto.read`, or None for the tensor itself.
+    elements of a TensorProto, as for `TensorProto.read`; None for any other value.
     """
 
     path: str
@@ -121,7 +121,8 @@ def _resolve_field(root: Message, path: str, resolved: Resolved, name: str) -> R
         location = resolved.path or "this"
         if isinstance(message, Repeated | list):
             count = count_text(len(message), "element")
-            raise _error(root, path, f"{location} has {count}; choose one, such as {location}[0].{name}")
+            hint = f"; choose one, such as {location}[0].{name}" if len(message) else ""
+            raise _error(root, path, f"{location} has {count}{hint}")
         raise _error(root, path, f"{location} is a value without fields, so there is no .{name} in it")
     field = message.DESCRIPTOR.fields_by_name.get(name)
     if field is None:
@@ -320,12 +321,13 @@ def _resolve_existing(root: Message, path: str, value: Any) -> Resolved:
 
 
 def _messages_in_field(root: Message, *fields: str) -> Iterator[Named]:
-    """Yield the named messages in fields of a graph, or of the main graph of a model."""
+    """Yield the named elements of fields of the root, or of the main graph of a model. A string is its own name."""
     graph, prefix = (root.graph, "graph.") if isinstance(root, ModelProto) else (root, "")
     for field in fields:
         if field in _field_names(graph):
-            for index, message in enumerate(getattr(graph, field)):
-                yield f"{prefix}{field}[{index}]", message, [message.name]
+            for index, element in enumerate(getattr(graph, field)):
+                name = element if isinstance(element, str) else element.name  # functions have names as inputs
+                yield f"{prefix}{field}[{index}]", element, [name]
 
 
 def _messages_of_class(root: Message, cls: type[Message]) -> Iterator[Named]:

@@ -76,7 +76,7 @@ def walk(document: Document, table: Descriptor | None, start: int, end: int) -> 
 
 @lru_cache(1024)
 def find_row(table: Descriptor | None, number: int, wire: int) -> FieldDescriptor | None:
-    """Return the field of a record: a current field of its wire type, else the latest retired field, else None."""
+    """Return the field of a record: the current or else the latest retired one that accepts the wire type, or None."""
     if table is None:
         return None
     rows = [row for row in [*table.fields, *reversed(table.retired_fields)] if row.number == number]
@@ -114,7 +114,7 @@ def read_numbers(
 ) -> tuple[list[Any], bool]:
     """Decode the first numbers of a packed run between two offsets.
 
-    Returns at most `max_numbers` numbers, and whether the run is damaged after them.
+    Returns at most `max_numbers` numbers, and whether the decoding ended at a damaged one.
     """
     size = _SIZE_BY_WIRE_TYPE.get(field.wire_type, 0)
     numbers: list[Any] = []

@@ -70,11 +70,10 @@ class Statistics:
     """The statistics of a tensor's elements.
 
     count: the number of elements. zeros: the number of elements that are 0 or -0. nan: the number of NaNs. inf: the
-        number of infinities of either sign.
+    number of infinities of either sign.
     min, max, mean, std: computed from the finite elements; None if there are none. Complex numbers are measured by
     their magnitudes, booleans as 0 and 1. min and max of integers are ints, and the mean is computed from their exact
-    sum.
-    std is the population's standard deviation, as in numpy.
+    sum. std is the population's standard deviation, as in numpy.
     histogram: counts the finite elements; None if not requested, or without finite elements.
     """
 
@@ -112,10 +111,10 @@ def measure(
     """Measure the elements of a tensor, or those that an index selects.
 
     tensor: a tensor of any data type but STRING. index: see `TensorProto.read`. bins: the number of bins of the
-    histogram, 0 for none; with a histogram the tensor is read twice, the first time for its range. threads, progress:
-    as for `measure_all`; not used with an index.
+    histogram, 0 for none; for a histogram the tensor is read a second time, unless all its elements are equal. threads,
+    progress: as for `measure_all`; not used with an index.
     Memory: a few blocks per thread; more for typed fields such as float_data, and for histograms of tensors on servers.
-    Raises TensorError for strings and damaged tensors, like `TensorProto.numpy`, and IndexError, like `read`.
+    Raises TensorError for strings, the errors of `TensorProto.numpy` for other tensors, and IndexError, like `read`.
     """
     if index is None:
         return _Measurement([tensor], bins, threads, progress).run()[0]
@@ -141,14 +140,14 @@ def measure_all(
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[TensorStatistics]:
-    """Measure every tensor of a message, at any depth, on all cores.
+    """Measure every tensor of a message, at any depth, in several threads.
 
     source: a model or another message, or tensors with their paths. bins: as for `measure`. threads: the number of
     threads, by default one per core. progress: called with the number of measured payload bytes and the total, from any
     thread, one call at a time; the total grows when payloads are read a second time for histograms.
     The result does not depend on the number of threads. Payloads are read, not mapped.
-    Returns one entry per tensor in document order. Raises TensorError for a damaged tensor, and for more than
-    MAX_TENSORS tensors or MAX_PATH_CHARS characters of paths.
+    Returns one entry per tensor, in document order or that of `source`. Raises TensorError for a damaged tensor, and
+    for more than MAX_TENSORS tensors or MAX_PATH_CHARS characters of paths.
     """
     tensors: list[tuple[str, TensorProto]] = []
     n_path_chars = 0
@@ -513,7 +512,7 @@ class _Measurement:
             raise
 
     def _reserve_cache(self, reader: _Reader) -> bool:
-        """Reserve space to cache the bytes of a reader for the second pass; return whether there is enough."""
+        """Reserve space to cache the bytes of a remote tensor for the second pass; return whether that succeeded."""
         if not reader.is_remote:
             return False
         self.cache_bytes -= reader.count_bytes(reader.count)

@@ -1,4 +1,4 @@
-"""Draws the statistics of all tensors of a model, one row per tensor: as an HTML page, or as PNG or SVG."""
+"""Draws statistics of tensors, one row per tensor: all as an HTML page, or the largest ones as PNG or SVG."""
 
 from __future__ import annotations
 
@@ -172,7 +172,10 @@ def write_picture(results: Sequence[TensorStatistics], title: str, out: IO[bytes
 
 
 def _label(name: str) -> str:
-    """Shorten a name to 44 characters, and escape characters that are not printable, because XML forbids some."""
+    """Shorten a name to 44 characters.
+
+    If some of them are not printable, these and all non-ASCII characters are escaped, because XML forbids some.
+    """
     name = name if name.isprintable() else ascii(name)[1:-1]
     return name if len(name) <= 44 else f"{name[:20]}…{name[-23:]}"
 

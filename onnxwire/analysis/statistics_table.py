@@ -40,7 +40,7 @@ def statistics_rows(results: Iterable[TensorStatistics]) -> list[dict[str, Any]]
 def to_csv(rows: Iterable[dict[str, Any]], out: IO[str]) -> None:
     """Write rows as CSV with a header line; shapes are written as 64x512, None as an empty cell.
 
-    Names that a spreadsheet would evaluate as formulas get an apostrophe as prefix, see `write_csv`. Invalid UTF-8 is
+    Texts that a spreadsheet would evaluate as formulas get an apostrophe as prefix, see `write_csv`. Invalid UTF-8 is
     written as escapes such as \\xff.
     """
     write_csv([COLUMNS], out)

@@ -62,7 +62,7 @@ def structure_diff(
 def payload_key(tensor: TensorProto) -> Hashable:
     """Return a digest of a tensor's payload, or a text for a payload that is damaged or not allowed.
 
-    The text depends on the fault and on the fields of the tensor that store the payload, not on its name or path.
+    The text depends on the fault and on all fields of the tensor except name, doc_string and metadata_props.
     Raises SourceError for a file that cannot be read.
     """
     if tensor.ByteSize() > _MAX_SMALL_BYTES or is_external(tensor):
@@ -269,7 +269,7 @@ class _StructureComparison(Comparison):
             kind = old.kind(vertex)
             part = f"input {port}" if kind == "node" and port >= 0 else ""
             if len(users) > 1:
-                part += f" and {count_text(len(users) - 1, 'other use')}"
+                part += f"{' and' if part else 'with'} {count_text(len(users) - 1, 'other use')}"
             texts = old.value_name(*old_value), new.value_name(*new_value)
             yield Difference("rewired", kind, _name_of(old, vertex), part, old.path(vertex), *texts)
 

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Matches the vertices of two flat graphs by structure, regardless of their names.
+"""Matches the vertices of two flat graphs by structure.
 
-Vertices are matched in these steps: by hashes of all their ancestors and descendants; by hashes of small
-neighbourhoods; along edges from vertices that already match; one after another in groups of equal hashes; and by
-replacing matches that few edges support.
-So an edit affects only the vertices around it.
+Vertices are matched in these steps: nodes by name, if the caller requests it; by hashes of all their ancestors and
+descendants; by hashes of small neighbourhoods; along edges from vertices that already match; one after another in
+groups of equal hashes, those of one name first; by replacing matches that few edges support; and the remaining nodes by
+name. So an edit affects only the vertices around it.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -99,7 +99,7 @@ cdef class Edges:
                     self.user_outputs[k] = self.outputs[j]
 
     def __getitem__(self, int32_t vertex):
-        """Return the edges of a vertex: tuples of source, output of the source, and port."""
+        """Return the edges to a vertex: tuples of source, output of the source, and port."""
         if not 0 <= vertex < self.n:
             raise IndexError("the graph has no vertex with this index")
         cdef int32_t j
@@ -519,9 +519,10 @@ cdef class Matching:
         return 0
 
     cdef bint repair(self) except -1:
-        """Replace the match of each vertex for which more edges support another match (see `count_votes`).
+        """Replace the match of each vertex if more edges support another vertex of the same operator (`count_votes`).
 
-        Returns whether any match was replaced; always False when `remaining_votes` is used up.
+        A match of the other vertex that as many edges support is not replaced. Returns whether any match changed;
+        always False when `remaining_votes` is used up.
         """
         cdef bint has_changed = False
         cdef int32_t v, current_match, candidate
@@ -566,7 +567,7 @@ cdef class Matching:
         return list(vertices)
 
     cdef int32_t first_unmatched_edge(self, int32_t v, int32_t first) noexcept:
-        """Return the first edge of a vertex, from edge `first` on, that has no counterpart; -1 if there is none."""
+        """Return the first edge to a vertex, from edge `first` on, that has no counterpart; -1 if there is none."""
         cdef int32_t match = self.new_indexes[v], j, k, source
         for j in range(first, self.old.starts[v + 1]):
             if match == NONE:

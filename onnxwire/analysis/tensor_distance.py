@@ -40,9 +40,9 @@ class Distance:
 
     elements: the number of elements of each tensor. different: the number of differing elements, where NaN equals NaN,
     and -0 equals 0. max_abs: the largest absolute difference of two elements, for complex numbers the magnitude of the
-    difference; an exact int for two tensors of one integer type, else a float. It is None for strings, or if no element
-    differs, or if every differing pair contains NaN. nan: the number of elements that are NaN in exactly one of the
-    tensors.
+    difference; an exact int for two tensors of one integer type or of BOOL, else a float. It is None for strings, or if
+    no element differs, or if every differing pair contains NaN. nan: the number of elements that are NaN in exactly one
+    of the tensors.
     """
 
     elements: int
@@ -73,8 +73,8 @@ def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], objec
     """Compare the elements of two tensors of one shape, in any storage.
 
     progress: called with the number of bytes of `old` that were compared since the last call; not called for strings.
-    Elements at the same offset of the same file are not read, nor are ranges that are holes in both files. Memory: one
-    block of each tensor; more for typed fields such as float_data.
+    Elements of one data type at the same offset of the same file are not read, nor are those that are holes in both
+    files. Memory: one block of each tensor; more for typed fields such as float_data.
     Raises TensorError for tensors of different shapes and for damaged ones; SourceError and ExternalDataError for
     external data that can't be read.
     """
@@ -164,7 +164,7 @@ class _Side:
 
 
 def _decode_numbers(data: memoryview, data_type: DataType, count: int) -> Array:
-    """Decode elements: integers as int64 or uint64, others as float64 or complex128."""
+    """Decode elements: integers and booleans as int64 or uint64, others as float64 or complex128."""
     import numpy as np
 
     array = elements_of(data, count, data_type)

@@ -24,10 +24,10 @@ cdef struct StringView:
 
 cdef struct Values:
     int64_t n                # number of values
-    int64_t capacity         # number of values that `data` has space for; 0 as long as all values are null
+    int64_t capacity         # number of values that `data` has space for; 0 while all values are null, except for lists
     int64_t n_nulls          # number of null values
     int64_t expected         # expected number of values, 0 if unknown
-    uint8_t* valid           # one bit per value, 1 for a valid value; NULL while no value is null
+    uint8_t* valid           # one bit per value, 1 for a valid value; NULL while no value is null, or capacity is 0
     uint8_t* data            # `width` bytes per value
     uint8_t* text            # the text of copied strings, for which `data` contains n + 1 int32 offsets; else NULL
     int width                # number of bytes per value
@@ -46,7 +46,7 @@ cdef struct TextBuffer:
     int64_t capacity         # the size of the allocated memory
 
 cdef struct Block:
-    # The finished table.
+    # The table. `Columns.finish` sets n_rows, buffer_sizes and the metadata.
     int64_t n_rows
     int32_t n_columns
     bint is_copied           # whether string columns contain offsets and text instead of string views
@@ -88,7 +88,7 @@ cdef int add_list(Column* column, int64_t row) except -1
 
 
 cdef inline bint is_valid(const Values* values, int64_t i) noexcept nogil:
-    """Return whether the value at an index is not null."""
+    """Return whether the value at an index is not null, if `capacity` is not 0."""
     return values.valid == NULL or values.valid[i >> 3] >> (i & 7) & 1
 
 

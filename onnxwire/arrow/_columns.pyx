@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Columns in Arrow's memory layout, whose strings point into a document.
 
-A string column is an array of string views, which have 16 bytes each. A string view refers to a text buffer: a part of
-the document that contains strings, or an arena with text that the document does not contain. A new buffer starts if the
-next string is before the last buffer, is more than GAP_BYTES after its end, or ends more than 2 GiB after its start. So
-buffers do not contain large weights, and a document may have any size.
+A string column is an array of string views, which have 16 bytes each. A view of more than 12 bytes of text refers to a
+text buffer: a part of the document that contains strings, or an arena with text that the document does not contain. A
+new buffer starts if the next string is before the last buffer, is more than GAP_BYTES after its end, or ends 2 GiB or
+more after its start. So buffers do not contain large weights, and a document may have any size.
 Source: Arrow Columnar Format 1.5, "Variable-size Binary View Layout" and "Variable-size List Layout".
 """
 cimport cython
@@ -414,7 +414,7 @@ cdef class Columns:
 
 
 cdef inline bint try_make_string_view(Columns self, const uint8_t* p, uint64_t n, StringView* view) noexcept nogil:
-    """Make a string view of bytes that fit in the string view or in the part of the document that was used last.
+    """Make a string view of bytes that it can contain, or that the last buffer of the document can be extended to.
 
     Returns False for other bytes.
     """
@@ -439,7 +439,7 @@ cdef inline bint try_make_string_view(Columns self, const uint8_t* p, uint64_t n
 
 
 cdef int copy_strings(const Block* block, Values* values, str name) except -1:
-    """Replace the string views of a column by offsets and text. Raises FieldValueError, which names the column."""
+    """Replace the string views of a column by offsets and text. Raises FieldValueError for 2 GiB of text or more."""
     cdef StringView* views = <StringView*>values.data
     cdef int64_t total = 0
     cdef int64_t i

@@ -113,7 +113,7 @@ cdef void release_children(Parent* parent) noexcept nogil:
         free(parent.children)
 
 
-# --- schemas, which own all their memory
+# --- schemas, which own all their memory except format strings
 
 cdef void release_schema(ArrowSchema* self) noexcept nogil:
     release_children(self)

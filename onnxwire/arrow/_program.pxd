@@ -7,7 +7,7 @@ from onnxwire.engine.table cimport Field, Table, TableOwner
 
 cdef enum:
     MAX_FIELDS = 64          # maximum number of fields of a message type
-    LEADS_TO_ROWS = 1        # flags of a field: messages in the field may contain rows
+    LEADS_TO_ROWS = 1        # flags of a field: messages in the field may contain rows or uses
     ROW = 2                  # messages in the field are rows
     USE = 4                  # messages in the field are uses of values: outputs of graphs
 

@@ -141,7 +141,7 @@ cdef str full_name(const Field* field):
 @cache
 @critical_section
 def program_of(root, spec):
-    """Return the program of a message class and a table."""
+    """Return the program of a message class and a TableSpec."""
     return Program(root, spec)
 
 

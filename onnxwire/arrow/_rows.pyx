@@ -65,7 +65,7 @@ cdef class Rows(Walk):
         record.value = self.document.start + start
         record.n = <uint64_t>(end - start)
         set_span(&message, table_of(root), &record)
-        # Fetch all strings, and other values that are shorter than LONG_BYTES.
+        # Fetch all strings, and other values below 64 KiB (LONG_BYTES).
         fetch_structure(self.document, message.table, NO_LIMIT, LONG_BYTES, NULL, NULL)
         self.document.check_open()
         self.fill(&message)

@@ -18,7 +18,7 @@ cdef struct CachedType:
 cdef struct Types:
     # A cache of types: most values of a model share a few types, and reading a type requires reading each of its dims.
     CachedType[CACHED_TYPES] cache   # indexed by a hash of the bytes
-    Texts names                      # names of tensor types, indexed by data type
+    Texts names                      # texts of tensor types, such as tensor(float), indexed by data type
 
 
 cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, const Message* message) except -1

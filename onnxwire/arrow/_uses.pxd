@@ -11,7 +11,7 @@ cdef struct Scope:
     const Message* message
     StringView path
     int64_t node             # the index of the node that contains the inner graph that was entered last; 0 before
-    Scope* outer             # the graph whose node has this graph in an attribute, or NULL
+    Scope* outer             # the scope whose node has this graph in an attribute, or NULL
     int32_t level            # the level of the scope's definitions in TextNames; -1 until they are read
 
 

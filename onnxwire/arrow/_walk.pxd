@@ -26,7 +26,7 @@ cdef struct PathStep:
     # A message on the path from the root, and the field of its parent that contains it.
     Table* table
     Field* field             # NULL for the root
-    int64_t index            # the index of the message in a repeated field
+    int64_t index            # the index of the message in a repeated field; 0 in a singular field
 
 cdef struct Texts:
     # Cached texts of numbers, such as the names of an enum's values.

@@ -76,10 +76,11 @@ def to_arrow(
     "attributes", "values", "uses", "tensors", "opsets", "metadata", "functions" or "model".
     strings: "utf8_view" for columns whose views point into the file, which must not change while they are used;
     "utf8" for copies. Strings that are not valid UTF-8 are copied with U+FFFD for invalid bytes, and counted in the
-    schema's metadata ("onnxwire.repaired_strings"). Absent values are null.
-    An edited or new message is encoded first, a large one without its large payloads. Offsets in its file are null.
-    Raises FieldValueError for an unknown table, FieldTypeError for a message that is not of ONNX, DecodeError for
-    damaged bytes, and the errors of `load`.
+    schema's metadata ("onnxwire.repaired_strings"). Absent singular fields are null.
+    A new message, and one of an edited document, is encoded first, a large one without its large payloads. Then the
+    offsets and sizes of messages and inline payloads in the file are null.
+    Raises FieldValueError for an unknown `table` or `strings` and for columns that are too large, FieldTypeError for a
+    message that is not of ONNX, DecodeError for damaged bytes, and the errors of `load`.
     """
     if table not in TABLES:
         raise FieldValueError(f"there is no table {table!r}; the tables are {', '.join(TABLES)}")
@@ -96,7 +97,7 @@ def to_arrow(
 def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
     """Return the columns of a table of a message. copies: whether to copy strings.
 
-    Raises FieldTypeError for a message that is not of ONNX, and DecodeError for damaged bytes.
+    Raises FieldTypeError for a message that is not of ONNX, and the errors of `fill_table`.
     """
     from onnxwire.engine.document import Document
 
@@ -113,7 +114,7 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
 
 
 def _encode_without_payloads(message: Message) -> tuple[bytes, dict[int, int]]:
-    """Encode a message, without payloads if it is large.
+    """Encode a message; if it is large, without raw_data of 1 KiB or more.
 
     Returns the encoding, and the size of each omitted payload in bytes by the index of its tensor in document order.
     """

@@ -95,7 +95,7 @@ def model_name(text: str) -> str:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    r"""Return the character of an escape. \xNN from \x80 is a byte, which Python stores as U+DCNN."""
+    r"""Return the character of an escape. \x80 to \xff are bytes, which Python stores as U+DC80 to U+DCFF."""
     code = int(match[0].lstrip("\\xu"), 16)
     return chr(code + 0xDC00 if 0x80 <= code < 0x100 else code)
 

@@ -1,4 +1,4 @@
-"""Read and write numpy's .npy and .npz files, without reading whole payloads into memory."""
+"""Read and write numpy's .npy and .npz files. Only typed fields, such as float_data, are read as a whole."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def to_npy(
 ) -> int:
     """Write a tensor to an .npy file atomically. Return the file's size in bytes.
 
-    progress: called with the bytes written so far and their total. A payload in a file is copied from file to file,
-    except strings and elements of less than a byte.
-    A data type that numpy lacks is written as the type that `stored_as` returns: nothing is rounded, and reading the
+    progress: called with the bytes written so far and their total. raw_data and external data in a file are copied from
+    file to file, except elements of less than a byte.
+    A data type that numpy lacks is written as the type that `stored_as` names: nothing is rounded, and reading the
     file needs neither pickle nor another package. Strings become numpy's fixed-width strings.
     Raises TensorError for damaged tensors, for strings that end with a NUL, which numpy would drop, and for strings
     that need more than 1 GiB because all have the width of the longest; SaveError and SourceError like `save`.
@@ -90,8 +90,8 @@ def to_npz(
     """Write tensors to an uncompressed .npz file atomically. Return the size of all entries in bytes.
 
     tensors: a mapping from names in the file, which `npz_name` escapes, to tensors. progress: called with the bytes of
-    the entries written so far, and their total. The format is that of `to_npy`, but payloads are read into memory block
-    by block, because a zip has checksums. Raises the errors of `to_npy`.
+    the entries written so far, and their total. The format is that of `to_npy`, but raw_data and external data are read
+    into memory block by block, because a zip has checksums. Raises the errors of `to_npy`.
     """
     import zipfile
 
@@ -120,10 +120,10 @@ def npz_name(name: str) -> str:
 
     The file is always inside the folder to which the zip is extracted, and different tensor names have different keys.
     These characters are percent-escaped: `%`, unprintable characters, backslashes, bytes that are not valid UTF-8, a
-    slash at the start or after another slash, `.` and `..`, the colon of a drive, the dot of a trailing .npy, and
-    trailing dots and spaces of a folder. `urllib.parse.unquote` restores the tensor's name. A name that is too long for
-    a file is truncated and ends with `%~` and the first 32 hexadecimal digits of its SHA-256; the comment of the zip's
-    entry is the escaped full name, up to 65,535 bytes.
+    slash at the start or after another slash, the parts `.` and `..`, the colon of a drive, the dot of a trailing .npy,
+    and trailing dots and spaces of a folder. `urllib.parse.unquote` restores the tensor's name. A name that is too long
+    for a file is truncated and ends with `%~` and the first 32 hexadecimal digits of its SHA-256; the comment of the
+    zip's entry is the escaped full name, up to 65,535 bytes.
     """
     escaped = _escape(name)
     parts_fit = all(len(part.encode()) <= _MAX_PART_BYTES for part in escaped.split("/"))

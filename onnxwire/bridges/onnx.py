@@ -76,8 +76,8 @@ def apply(
     Returns the new model, which shares its payloads with `model`.
     Raises TensorError if the result needs an omitted payload: the tensor has another data_type or number of
     elements, refers to a part of the payload, or lost its reference; or if the model without the payloads is larger
-    than protobuf can read. Raises FieldTypeError if the function returns no model, FieldValueError for an unknown form,
-    and the function's own errors.
+    than protobuf can read. Raises FieldTypeError if `model` or the function's result is no model, FieldValueError for
+    an unknown form, MissingPackageError for the form "onnx" without the `onnx` package, and the function's own errors.
     """
     return apply_with_elements(model, function, _choose_none, threshold, form)
 

@@ -110,7 +110,7 @@ class Tensor:
             )
 
     def tofile(self, file: Any) -> None:
-        """Write the elements in the format of raw_data to a binary file object, without a copy in memory."""
+        """Write the elements in the format of raw_data to a binary file object, if possible without a copy."""
         file.write(self._tensor.raw_view)
 
     def __repr__(self) -> str:
@@ -126,8 +126,8 @@ def to_ir(model: ModelProto) -> ir.Model:
 
     model: the model; changes to the result do not affect it. It must stay open as long as tensors are read. Fields
     that onnx-ir lacks, such as sparse initializers and training_info, are not converted, as in `onnx_ir.load`.
-    Tensors become `Tensor`s. Tensors with external data become `onnx_ir.ExternalTensor`s if the model was read from a
-    folder.
+    Tensors become `Tensor`s, strings `onnx_ir.StringTensor`s, and tensors with external data `onnx_ir.ExternalTensor`s,
+    which find their files if the model was read from a folder.
     Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, FieldTypeError for an object that is not a
     ModelProto of onnxwire, and MissingPackageError without onnx-ir.
     """

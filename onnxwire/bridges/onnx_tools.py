@@ -75,7 +75,7 @@ def check_official(model: ModelProto, *, full: bool = False) -> None:
 
 
 def _find_tensors_for_checker(model: ModelProto, is_full: bool) -> set[str]:
-    """Return the paths of tensors that the checker reads: indices of sparse tensors, strings and faulty tensors.
+    """Return the paths of tensors that the checker reads: indices of sparse tensors, strings, chunks and faulty ones.
 
     is_full: include the tensors that shape inference reads.
     """
@@ -85,7 +85,7 @@ def _find_tensors_for_checker(model: ModelProto, is_full: bool) -> set[str]:
 
 
 def _must_be_read(tensor: TensorProto) -> bool:
-    """Return whether a tensor with its elements in the model has strings, is a chunk, or does not fit its dims."""
+    """Return whether a tensor has its elements in the model, and has strings, is a chunk, or is faulty."""
     if is_external(tensor):
         return False
     try:

@@ -41,10 +41,10 @@ def inference_session(
 
     sess_options: the session's options, which are changed and can't be used for another session. options: the other
     parameters of InferenceSession, such as providers.
-    Payloads of 16 KiB and more in files, the model's own or external ones, are not read: onnxruntime receives their
-    locations and maps them. Initializers of this size in memory are passed as arrays, which onnxruntime copies, if they
-    are in the main graph. All other parts of the model are encoded. Afterwards the model may be closed, but the files
-    must not change.
+    Payloads of 16 KiB and more in local files that still have the same path, the model's own or external ones, are not
+    read: onnxruntime receives their locations and maps them. Other initializers of this size in the main graph are
+    passed as arrays, which onnxruntime copies. All other parts of the model are encoded. Afterwards the model may be
+    closed, but the files must not change.
     Raises the errors of onnxruntime, and TensorError for inconsistent tensors.
     """
     import onnxruntime
@@ -137,7 +137,7 @@ class _SessionModel:
         return self._locations[descriptor]
 
     def _find_location(self, descriptor: int, name: str) -> str:
-        """Return the location of an open file, and set `root`; "" if `name` leads to another file or is not valid."""
+        """Return the location of an open file, and set `root`; "" if `name` leads to another file or is no location."""
         path = PurePath(os.path.realpath(name))
         with suppress(OSError):
             # The path may lead to another file in the meantime: a model is often saved over its own file.
@@ -150,5 +150,5 @@ class _SessionModel:
 
 
 def _has_common_type(storage: Storage) -> bool:
-    """Return whether both onnxruntime and numpy have the element type."""
+    """Return whether onnxruntime accepts arrays of the element type: not of sub-byte and complex types."""
     return not (storage.data_type.is_packed or storage.data_type.dtype_name.startswith("complex"))

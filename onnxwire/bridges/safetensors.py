@@ -1,4 +1,4 @@
-"""Read initializers from .safetensors files and write them, without reading payloads into memory."""
+"""Read initializers from .safetensors files and write them. Of payloads, only typed fields are read into memory."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def to_safetensors(
     a time. Tensors are sorted by decreasing element size, so that each begins at a multiple of its element size.
     Raises TensorError for tensors that the format can't store: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements
     of 4 or 6 bits that do not fill the last byte, chunks (`segment`), sparse tensors, and missing or duplicate names;
-    FieldTypeError for metadata that is not str; SaveError and SourceError like `save`.
+    FieldTypeError for arguments of wrong types, such as metadata other than str; SaveError and SourceError like `save`.
     Source: https://github.com/huggingface/safetensors, "Format".
     """
     snapshot = ModelProto()
@@ -106,13 +106,13 @@ def from_safetensors(
     names: Iterable[str] | Mapping[str, str] | None = None,
     refer_to_file: bool = True,
 ) -> int:
-    """Assign the tensors of a .safetensors file to initializers of the main graph. Return the number of tensors.
+    """Assign the tensors of a .safetensors file to initializers of the main graph. Return the number of assignments.
 
     names: the names of the initializers, or a mapping from them to names in the file; by default all names in
     both. Other tensors of the file are ignored, and no initializer is added. Types and shapes become those of the file.
     Only the header is read. If the file is in the model's folder or below it, it becomes external data of the model,
-    also when the model is saved. A payload of any other file, or with refer_to_file=False, becomes raw_data, which
-    stays in the mapped file until `save` copies it from file to file.
+    and `save` does not change that by default. A payload of any other file, or with refer_to_file=False, becomes
+    raw_data, which stays in the mapped file until `save` copies it from file to file.
     Raises DecodeError for a file that is damaged or has another format, SourceError for a file that can't be opened,
     and TensorError for a name that the model or the file lacks; the model is then unchanged.
     """

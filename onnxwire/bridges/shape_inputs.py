@@ -94,7 +94,7 @@ class _ModelWalk:
                 self._users.append((part, operator, list(message.input)))
 
     def values_read_by(self, table: Mapping[str, Container[int]]) -> set[Value]:
-        """Return the values that nodes read, and the arguments of functions that read them.
+        """Return the values whose elements nodes read, directly or as an argument of a function.
 
         table: operators, and the indexes of the inputs that they read.
         """

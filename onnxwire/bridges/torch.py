@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def to_torch(tensor: TensorProto, *, writable: bool = False) -> torch.Tensor:
     """Make a torch tensor on the CPU that shares the memory of `tensor.numpy()`.
 
-    The elements are copied only if numpy() copies them, or for COMPLEX128 at an address that is not divisible by 16;
-    inline_align= and external= of `save` align payloads. While the result shares memory, the model can't be closed.
-    PyTorch has no read-only tensors: writing to the memory of a mapped file ends the process. writable: copy the
-    elements to memory that may be written to.
+    The elements are copied only if numpy(writable=writable) copies them, or for COMPLEX128 at an address that is not
+    divisible by 16; inline_align= and external= of `save` align payloads. While the result shares memory, the model
+    can't be closed. PyTorch has no read-only tensors: writing to the memory of a mapped file ends the process.
+    writable: copy the elements, if necessary, to memory that may be written to.
     Raises TensorError for strings and elements of less than a byte, which PyTorch does not support, and the errors of
     `numpy`. Requires a PyTorch that supports DLPack 1.0.
     """

@@ -182,7 +182,7 @@ def read_journal(file: IO[bytes]) -> tuple[Contents, int]:
             if number == 1:
                 _check_header(line)
             else:
-                contents.apply(as_dict(json.loads(line.decode(), parse_constant=refuse)))
+                contents.apply(as_dict(json.loads(line.decode(), parse_constant=refuse_constant)))
         except (ValueError, RecursionError) as error:
             reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
             raise JournalError(f"line {number:,} is damaged: {reason}; {_REMEDY}") from None
@@ -211,6 +211,11 @@ def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 def refuse(reason: str) -> NoReturn:
     """Raise ValueError, in an expression."""
     raise ValueError(reason)
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Raise ValueError for NaN, Infinity or -Infinity, which `json` would accept."""
+    refuse(f"{name} is not a number of JSON")
 
 
 def as_dict(value: object) -> dict[str, Any]:

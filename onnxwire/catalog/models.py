@@ -77,8 +77,8 @@ def find_models(
     """Find the models that paths, addresses, patterns and folders name.
 
     options: storage_options for addresses.
-    Returns two dicts: the source and state of each model by its name, sorted; and an error by the path or shown address
-    of each source that names no model, and of each file, folder or address that can't be accessed.
+    Returns two dicts: the source and state of each model by its name, sorted; and an error, by path or address (as in
+    `name_of`), of each source that names no model, and of each file, folder or address that can't be accessed.
     """
     models: dict[str, tuple[str, FileState]] = {}
     errors: dict[str, SourceError] = {}

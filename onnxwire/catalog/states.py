@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onnxwire.arrow.many import make_array, model_text
-from onnxwire.catalog.journal import as_count, as_dict, as_list, as_text, refuse
+from onnxwire.catalog.journal import as_count, as_dict, as_list, as_text, refuse, refuse_constant
 from onnxwire.catalog.models import Failure, State
 from onnxwire.catalog.read import TABLE_NAMES
 
@@ -59,7 +59,7 @@ def decode_state(group: str, text: str) -> ModelRecord:
 
     group: the id of the model's group.
     """
-    entry, counts = as_list(json.loads(text, parse_constant=refuse), 2)
+    entry, counts = as_list(json.loads(text, parse_constant=refuse_constant), 2)
     # zip is not strict, because an older catalog may have fewer tables.
     rows = dict(zip(TABLE_NAMES, map(as_count, as_list(counts)), strict=False))
     return ModelRecord(group, _decode_entry(entry), rows)

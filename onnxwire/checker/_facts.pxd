@@ -51,7 +51,7 @@ cdef struct Part:
 
 cdef struct Sheet:
     const Table* table
-    int32_t n
+    int32_t n            # number of rows
     int32_t capacity
     int32_t n_scanned    # the number of scanned rows
     const uint8_t** p    # first byte of the message
@@ -73,7 +73,7 @@ cdef struct Sheet:
 cdef struct Unknown:
     # A record that belongs to no known field.
     int64_t start        # offset of its tag
-    int64_t value        # the value of a varint
+    int64_t value        # the value of a varint; 0 for another wire type
     int32_t row          # row of the message
     int32_t number       # field number
     int16_t sheet        # index of the message's sheet

@@ -40,7 +40,7 @@ cdef enum:
     # A sheet or array with this capacity or more is not enlarged: row numbers have 32 bits.
     MAX_CAPACITY = 1 << 29
 
-# Packed numbers and bytes are payload and are not read, except these fields, whose values the rules compare.
+# Repeated numbers and bytes are payload and are not read, except these fields, whose values the rules compare.
 _LISTED_FIELDS = frozenset({
     "TensorProto.dims", "SparseTensorProto.dims", "ShardingSpecProto.device", "IntIntListEntryProto.value",
     "MapProto.keys", "MapProto.string_keys",
@@ -85,7 +85,7 @@ cdef int widen_sheet(Sheet* sheet) noexcept nogil:
 
 
 cdef inline void clear_rows(Sheet* sheet, uint32_t slot, int32_t first, int32_t last) noexcept nogil:
-    """Mark the field as absent in the rows from first to last - 1: all values are 0, or -1 in a column of rows."""
+    """Mark the field as absent in the rows from first to last - 1: all values are 0, or -1 in a CHILD column."""
     cdef size_t size = element_bytes(sheet.kinds[slot])
     memset(
         <uint8_t*>sheet.columns[slot] + <size_t>first * size, 0xFF if sheet.kinds[slot] == CHILD else 0,
@@ -542,6 +542,7 @@ cdef class Facts:
                     n_edges += 1
         if add_row(&self.sheets[table - ref.owner.tables], document.start, document.end - document.start, -1, -1, 0, 0):
             raise MemoryError
+        # Fetch all strings, the packed numbers of _LISTED_FIELDS, and other values below 64 KiB (LONG_BYTES).
         fetch_structure(document, table, NO_LIMIT, LONG_BYTES, is_listed, <void*>self)
         document.check_open()
         document.pins += 1
@@ -798,7 +799,7 @@ cdef class Facts:
 
     @critical_section
     def locate(self, str name, int32_t row):
-        """Return the parent of a row: (type of the parent, its row, edge, index), or None for the root."""
+        """Return (type and row of the parent, edge and index of the row) for a row; None for the root."""
         cdef Sheet* sheet = self.sheet(name)
         if not 0 <= row < sheet.n:
             raise IndexError(row)

@@ -90,9 +90,8 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_sele
     """Return the count, minimum, maximum and last value of a varint field.
 
     Returns two buffers. The first has four columns of int64, one after the other: the count, -1 if the elements were
-    not counted; the minimum, maximum and last value, 0 for an empty field and for a row that is not scanned. Values of
-    uint64 are reinterpreted as int64. The second buffer is a column of bool: whether the row was scanned, and all of
-    its values, not only the first 64 KiB.
+    not counted; the minimum, maximum and last one of the scanned values, 0 if there are none. Values of uint64 are
+    reinterpreted as int64. The second buffer is a column of bool: whether the field has values and all were scanned.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef uint32_t slot = payload_slot(facts, sheet, field)
@@ -173,7 +172,7 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] is_select
     """Return the greatest byte in the first 64 KiB of a bytes field, and the last used byte of the field.
 
     ends: for each row, the number of used bytes; 0 for a row whose last byte is not needed. Returns a buffer of two
-    columns of uint8, one after the other; 0 where there is no such byte.
+    columns of uint8, one after the other; 0 for a byte that does not exist or is not read.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef Slot* spans = <Slot*>facts.column(name, field)

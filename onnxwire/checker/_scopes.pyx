@@ -62,8 +62,8 @@ cdef class Scopes:
     definition of that value: an element of NodeProto.output; then, in the same numbering, a row of ValueInfoProto; then
     a row of TensorProto; -1 for any other value. scope_of: the row of the graph that defines the value, or -1;
     functions are numbered after all graphs.
-    described_outputs: for each row of ValueInfoProto that is an output or value_info of a graph or function, the
-    element of NodeProto.output that it describes, or -1.
+    described_outputs: for each row of ValueInfoProto that is an output of a graph, or value_info of a graph or
+    function, the element of NodeProto.output that it describes, or -1.
     """
     cdef Facts facts
     cdef readonly bytearray uses, output_meanings, value_info_meanings, function_output_meanings

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Compares nodes with the signatures of their operators, in one pass over the columns in the order of the nodes.
 
-Types are numbers; 0 is an unknown type. The pass sets the types of outputs that share a type with an input, so that
-later nodes know them. In an unsorted graph, an input stays unknown if its producer comes later.
+Types are numbers; 0 is an unknown type. The pass sets the types of outputs that share a type variable with an input or
+allow only one type, so that later nodes know them. In an unsorted graph, an input stays unknown if its
+producer comes later.
 """
 from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t

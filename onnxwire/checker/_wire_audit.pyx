@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Finds records that readers of protobuf interpret differently, for checks of untrusted models.
 
-The audit is another pass over the tags of a document, after the scan for its columns. It reads packed numbers of fields
-of the kind LIST, packed numbers of up to MAX_RUN_BYTES in other fields, and at most 4 KiB of an unknown field, but no
-other long values. `check` calls it only with untrusted=True.
+The audit is another pass over the tags of a document, after the scan for its columns. It reads packed varints of fields
+of the kind LIST (see `Column` in _facts.pxd), packed varints of up to MAX_RUN_BYTES in other fields, and at most 4 KiB
+of an unknown field, but no other long values. `check` calls it only with untrusted=True.
 """
 from cython cimport critical_section
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -214,7 +214,7 @@ cdef int audit_span(
 def audit_wire(Facts facts):
     """Return the records that readers interpret differently, as bytes of structs Anomaly.
 
-    facts: the columns of an open document. Raises MemoryError if there are more records than memory.
+    facts: the columns of an open document. Raises MemoryError if memory is exhausted.
     """
     cdef Anomalies anomalies
     cdef Sheet* columns

@@ -29,8 +29,9 @@ class AttributeNumbers:
         """Return the attributes of a node that have one of the names, by name, as one-dimensional arrays.
 
         A number becomes an array of one element. In a list of strings, `LEAF`, the mode of a leaf in a tree, becomes 0,
-        and any other string 1. A tensor of a type other than integers and floats becomes ones. Omitted are attributes
-        without such values, attributes above MAX_ATTRIBUTE_BYTES, and attributes that are encoded in several pieces.
+        and any other string 1. A tensor of another dtype than numpy's integers and floats becomes ones.
+        Omitted are attributes without such values, attributes above MAX_ATTRIBUTE_BYTES, and attributes that are
+        encoded in several pieces.
         """
         arrays = {}
         start = int(self._first[node])

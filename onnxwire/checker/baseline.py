@@ -1,8 +1,9 @@
 """Removes the findings of a check that a trusted model also has at the matching part.
 
 A finding is omitted if the trusted model breaks the same rule at the matching part, with the same message except
-names and indices, and the part is unchanged. Unchanged means the same operator, attributes, payload and type, with
-inputs that come from unchanged matching parts, up to two steps back. Parts are matched by structure, as for `diff`.
+names and indices, and the part is unchanged. Unchanged means the same operator, attributes, type and payload, if that
+is inline and has at most 64 KiB, with inputs that come from unchanged matching parts, up to two steps back. Parts are
+matched by structure, as for `diff`.
 """
 
 from __future__ import annotations
@@ -56,18 +57,18 @@ MAX_KNOWN_PROBLEMS = 100_000  # maximum number of the trusted model's problems o
 
 
 class _Side:
-    """One of the two models: its message, and the columns and document that its findings refer to."""
+    """One of the two models: its message, and the document that its findings refer to."""
 
     def __init__(self, model: Any, facts: Facts) -> None:
         self.model = model
         self.document: Document = facts.document
         self.is_placed: bool = facts.columns.is_placed  # False for a message encoded for the check
 
-    def make_graph(self, intern: Interner) -> FlatGraph:
+    def make_graph(self, interner: Interner) -> FlatGraph:
         """Return the flat form of the model."""
-        return FlatGraph(self.model, intern, _small_payload_key)
+        return FlatGraph(self.model, interner, _small_payload_key)
 
-    def record_at(self, offset: int) -> bytes | None:
+    def digest_of_record(self, offset: int) -> bytes | None:
         """Return a digest of the record at an offset, None if it cannot be read."""
         if not self.is_placed or offset < 0:
             return None
@@ -84,8 +85,8 @@ class _Graphs:
     """The flat graphs of both models, with the matching of their vertices. `side` is 0 for `old`, and 1 for `new`."""
 
     def __init__(self, old: _Side, new: _Side) -> None:
-        intern = Interner()
-        self.sides = old.make_graph(intern), new.make_graph(intern)
+        interner = Interner()
+        self.sides = old.make_graph(interner), new.make_graph(interner)
         matching = Matching(*self.sides, by_name=False)
         # An edge of `edges` is a tuple: the source, the index of its output, and the port (`Edge` of flat_graph.pxd).
         self.old_of, self.edges = matching.old_of, matching.edges
@@ -311,10 +312,10 @@ class Baseline:
         """Return the content that must be equal, except the message and the vertex's label; None if unreadable."""
         side_model = self._sides[side]
         if rule.startswith(_RECORD_RULES):
-            record = (
-                side_model.record_at(int(finding.table.offset_of(np.array([row]))[0])) if side_model.is_placed else None
-            )
-            return None if record is None else [record]
+            if not side_model.is_placed:
+                return None
+            digest = side_model.digest_of_record(int(finding.table.offset_of(np.array([row]))[0]))
+            return None if digest is None else [digest]
         # Whether the label of the vertex, which `is_unchanged` compares, contains the content.
         is_covered = (
             vertex != UNMATCHED
@@ -343,7 +344,7 @@ class Baseline:
 
 
 def _small_payload_key(tensor: TensorProto) -> Hashable:
-    """Return a digest of a short payload that is stored in the model, None for any other."""
+    """Return the key of a short payload that is stored in the model, None for any other."""
     if tensor.ByteSize() > _MAX_COMPARED_BYTES or tensor.external_data:
         return None
     return payload_key(tensor)

@@ -1,4 +1,4 @@
-"""Replaces letters that look like ASCII: the skeleton of a name is the ASCII text that it looks like.
+"""Replaces characters that look like ASCII; the result is called the skeleton of a name.
 
 Source: an excerpt of Unicode Technical Standard #39, confusables.txt, for the scripts Cyrillic, Greek, Armenian and
 Cherokee, Latin extensions and punctuation; compatibility forms such as full-width letters are from the tables of

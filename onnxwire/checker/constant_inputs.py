@@ -119,7 +119,7 @@ def _test_elements(call: Call) -> Faults:
     axis = call.int("axis", 0) % max(len(value.shape), 1)
     for i, (size, length) in enumerate(zip(value.shape, indices.shape, strict=True)):
         if i != axis and size is not None and length is not None and length > size:
-            yield INDEX, f"{length - 1:,}"
+            yield INDEX, f"index {length - 1:,} along axis {i}"
             return
 
 
@@ -239,7 +239,7 @@ def _test_window(call: Call) -> Faults:
 
 
 def _test_mel_weights(call: Call) -> Faults:
-    """Test the number of bins and the frequencies of MelWeightMatrix."""
+    """Test the number of bins and the upper frequency of MelWeightMatrix."""
     yield from _test_window(call)
     rate, upper = value_of(call, 2), value_of(call, 4)
     if rate is not None and upper is not None and rate.data and upper.data and upper.data[0] > rate.data[0]:
@@ -311,7 +311,7 @@ def _test_compress(call: Call) -> Faults:
     if call.attribute("axis") is not None and condition_length is not None:
         size = size_of(value, call.int("axis", 0))
         if size is not None and condition_length > size:
-            yield INDEX, f"{condition_length - 1:,}"
+            yield INDEX, f"condition of length {condition_length:,}"
 
 
 def _test_division(call: Call) -> Faults:
@@ -509,7 +509,7 @@ def _test_einsum(call: Call) -> Faults:
 
     input_terms, arrow, output_term = call.text("equation").replace(" ", "").partition("->")
     if not _EQUATION.fullmatch(input_terms + arrow + output_term):
-        yield ARGUMENT, "an equation with characters other than letters"
+        yield ARGUMENT, "an equation with invalid characters"
     sizes: dict[str, int] = {}
     for term, value in zip(input_terms.split(","), call.inputs, strict=False):
         if value.shape is None or value.is_lower_bound:

@@ -20,7 +20,7 @@ class Dataflow:
 
     inputs: the elements of NodeProto.input. For each element, producers: the row of the node that produces the value,
     or -1; tensors: the row of its initializer in TensorProto, or a negative number; is_constant: whether the value is
-    an initializer or the output of a Constant.
+    such an initializer or the output of a Constant.
     """
 
     def __init__(self, facts: Facts) -> None:

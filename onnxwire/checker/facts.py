@@ -38,7 +38,7 @@ EMPTY = 0  # the id of the empty string and of an absent string
 
 # Flags of a row; see `_facts.pxd`.
 CLASH, MERGED, UNKNOWN = 1, 2, 4
-# Traits of a string, as flags.
+# Traits of a string, as flags; see `index/interning.pyx`.
 IDENTIFIER, ASCII, UTF8, HAS_ANGLE_BRACKET, HAS_DOT = 1, 2, 4, 8, 16
 
 # Columns of every sheet.
@@ -202,9 +202,9 @@ class Sheet(Table):
 
     Columns of every sheet: length (bytes), parent (row in the sheet of the parent's type), index (in the repeated
     field), edge (index in `Facts.columns.edges` of the field that contains the message), depth, flags, present (bit =
-    index of the field). The column of a field
-    contains the number, the id of the string, the length of bytes, the row of the message (-1: absent), or the number
-    of elements of a repeated field; for repeated bytes, and numbers that are not read, the number of records.
+    index of the field). The column of a field contains the number, the id of the string, the length of bytes, the row
+    of the message (-1: absent), or the number of elements of a repeated field; for repeated bytes, and numbers that are
+    not read, the number of records.
     """
 
     if TYPE_CHECKING:
@@ -445,10 +445,10 @@ class Facts:
         """Scan a document.
 
         ir_version: the version to check against, or None for the document's own. checksums: whether rules may read
-        whole files. is_placed: whether offsets refer to the caller's bytes;
-        False for a message that was encoded for the check. saved_document: the document whose file
-        external data is relative to, if it is not `document`. operators: the operators that nodes are checked against;
-        by default those of ONNX. max_elements: the limit of a value's size in untrusted models, in elements.
+        whole files. is_placed: whether offsets refer to the caller's bytes; False for a message that was encoded for
+        the check. saved_document: the document whose file external data is relative to, if it is not `document`.
+        operators: the operators that nodes are checked against; by default those of ONNX. max_elements: the limit of a
+        value's size in untrusted models, in elements.
         Raises DecodeError for damaged bytes.
         """
         self.columns = Sheets(document, root, is_placed)
@@ -501,7 +501,7 @@ class Facts:
         return self._sheets[name]
 
     def lists(self, name: str) -> List:
-        """Return the elements of a repeated field of the kind LIST, such as "NodeProto.input" or "TensorProto.dims"."""
+        """Return the elements of a field of the kind LIST (_facts.pxd): "NodeProto.input", "TensorProto.dims", ..."""
         if name not in self._lists:
             self._lists[name] = List(self, name)
         return self._lists[name]

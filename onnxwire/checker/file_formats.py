@@ -101,7 +101,7 @@ def _masked_signature(prefix: bytes) -> str:
 
 
 def _is_deflated(prefix: bytes) -> bool:
-    """Return whether bytes begin with the header of zlib and can be inflated; other bytes rarely can."""
+    """Return whether bytes begin with the header of zlib and inflate to at least 16 bytes; other bytes rarely do."""
     if len(prefix) < 16 or prefix[0] != 0x78 or int.from_bytes(prefix[:2], "big") % 31:
         return False
     try:

@@ -219,6 +219,7 @@ def _position_bias(call: Call) -> Value:
     return _value_of_dims(call, 1, 1, *lengths, n_constant=math.prod(lengths))
 
 
+# The functions by operator: of ai.onnx.ml, of com.microsoft, and further ones of ONNX.
 OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
     "GatherND": _gather_nd,
     "ArrayFeatureExtractor": _feature_extractor,
@@ -267,7 +268,7 @@ INEXACT_SIZE_LIBRARY_OPERATORS = (
     "GreedySearch", "Sampling", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "TfIdfVectorizer", "RNN", "GRU", "LSTM",
     "OneHotEncoder", "FusedMatMul", "TransposeMatMul", "CropAndResize", "RoiAlign", "ArrayFeatureExtractor",
 )  # fmt: skip
-# Operators on strings whose output has strings as long as those of their inputs.
+# Operators on strings whose output is treated as having strings as long as those of their inputs.
 TEXT_OPERATORS = frozenset(
     ("Identity", "Reshape", "Expand", "Tile", "Gather", "GatherElements", "GatherND", "Concat", "Where", "Squeeze",
      "Unsqueeze", "Transpose", "Flatten", "StringNormalizer", "StringConcat", "StringSplit", "Slice", "Split", "Pad",

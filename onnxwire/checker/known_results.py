@@ -16,9 +16,9 @@ _MAX_RESULTS = 4096  # maximum number of cached results, and of contents with an
 class Result(NamedTuple):
     """The result of a node or a function call.
 
-    values: the Values of the outputs, None for an unknown one; outputs may be missing at the end. faults: the faults of
-    a node, as pairs: a dict of faults by the row of the node, and the fault. total: the number of elements that the
-    result adds to the total of the model; see `ShapeBounds.total`.
+    values: the Values of the outputs, None for an omitted or unknown one; outputs may be missing at the end.
+    faults: the faults of a node, as pairs: a dict of faults by the row of the node, and the fault. total: the number of
+    elements that the result adds to the total of the model; see `ShapeBounds.total`.
     """
 
     values: Sequence[Value | None]

@@ -108,7 +108,7 @@ def _arg_extreme(call: Call) -> Value | None:
 
 
 def _with_size(value: Value, shape: Dims, axis: int, size: int | None) -> Value | None:
-    """Return a value with another size along an axis."""
+    """Return a value with another size along an axis; None if the axis is out of range."""
     index = _nonnegative_axis(axis, len(shape))
     return None if index is None else Value((*shape[:index], size, *shape[index + 1 :]), None, value.depends_on_input)
 

@@ -94,10 +94,13 @@ def _test_quantization(call: Call) -> Faults:
     if block_size:
         count = size_of(scales, axis)
         if block_size > 0 and size is not None and count is not None and -(-size // block_size) != count:
-            yield ARGUMENT, f"{count:,} scales for {size:,} numbers in blocks of {block_size:,}"
+            yield (
+                ARGUMENT,
+                f"{count_text(count, 'scale')} for {count_text(size, 'number')} in blocks of {block_size:,}",
+            )
         return
     if len(scales.shape) == 1 and size is not None and scales.shape[0] not in (1, None, size):
-        yield ARGUMENT, f"{scales.shape[0]:,} scales for {size:,} channels"
+        yield ARGUMENT, f"{count_text(scales.shape[0], 'scale')} for {count_text(size, 'channel')}"
 
 
 def _test_scales(call: Call) -> Faults:
@@ -136,7 +139,7 @@ def _test_window_lists(call: Call) -> Faults:
     n = rank - 2 if rank is not None else len(kernel)
     for name, length in {"kernel_shape": n, "strides": n, "dilations": n, "pads": 2 * n}.items():
         if n > 0 and call.attribute(name) is not None and call.count(name) != length:
-            yield ARGUMENT, f"{count_text(call.count(name), 'number')} in {name!r} where {length:,} are needed"
+            yield ARGUMENT, f"{count_text(call.count(name), 'number')} in {name!r} instead of {length:,}"
             return
     if "Pool" in call.op_type and any(
         pad >= side > 0 for pad, side in zip(call.ints("pads") or (), kernel * 2, strict=False)
@@ -154,7 +157,7 @@ def _test_search(call: Call) -> Faults:
         yield ARGUMENT, f"a max_length of {length[0]:,}"
     beams, sequences = integers_of(call, 3), integers_of(call, 4)
     if "Beam" in call.op_type and beams and sequences and sequences[0] > beams[0]:
-        yield ARGUMENT, f"{sequences[0]:,} sequences from {beams[0]:,} beams"
+        yield ARGUMENT, f"{count_text(sequences[0], 'sequence')} from {count_text(beams[0], 'beam')}"
 
 
 def _test_heads(call: Call) -> Faults:
@@ -162,7 +165,7 @@ def _test_heads(call: Call) -> Faults:
     heads, kv_heads = call.int("q_num_heads", 0), call.int("kv_num_heads", 0)
     heads = heads or (call.int("num_heads", 0) if kv_heads else 0)
     if kv_heads > 0 and heads % kv_heads:
-        yield ARGUMENT, f"{heads:,} heads, no multiple of {kv_heads:,} heads of keys"
+        yield ARGUMENT, f"{count_text(heads, 'head')}, not a multiple of the {kv_heads:,} heads of keys"
     size, n_heads = size_of(value_of(call, 0), -1), call.int("num_heads", 0)
     is_projected = call.op_type in ("Attention", "QAttention") and n_heads > 0
     if (
@@ -177,7 +180,7 @@ def _test_heads(call: Call) -> Faults:
     if is_projected and columns is not None:
         sizes = call.ints("qkv_hidden_sizes") or [columns // 3] * 3
         if len(sizes) != 3 or sum(sizes) != columns:
-            yield ARGUMENT, f"weights of {columns:,} columns for projections of {sizes[:8]}"
+            yield ARGUMENT, f"weights of {count_text(columns, 'column')} for projections of {sizes[:8]}"
     past_lengths = integers_of(call, 7) if call.op_type == "DecoderMaskedMultiHeadAttention" else []
     cache_length = size_of(value_of(call, 5), 2)
     if past_lengths and cache_length is not None and not 0 <= past_lengths[0] < cache_length:
@@ -188,7 +191,7 @@ def _test_experts(call: Call) -> Faults:
     """Test that MoE and QMoE have at least the number of experts that they select."""
     experts = size_of(value_of(call, 1), -1)
     if experts is not None and call.int("k", 1) > experts:
-        yield ARGUMENT, f"a choice of {call.int('k', 1):,} of {experts:,} experts"
+        yield ARGUMENT, f"a choice of {call.int('k', 1):,} of {count_text(experts, 'expert')}"
 
 
 def _test_packed_weights(call: Call) -> Faults:
@@ -212,7 +215,8 @@ def _test_packed_weights(call: Call) -> Faults:
             and value.size < size
             and not value.is_lower_bound
         ):
-            yield ARGUMENT, f"an input {index} of {value.size:,} elements, and attributes that need {size:,}"
+            elements = count_text(value.size, "element")
+            yield ARGUMENT, f"an input {index} of {elements}, and attributes that need {size:,}"
             return
     for number in integers_of(call, 4) or call.extent(4) or ():
         if not 0 <= number < blocks:

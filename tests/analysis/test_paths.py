@@ -101,6 +101,17 @@ def test_bytes_are_not_copied() -> None:
     assert bytes(resolve(MODEL, "tensor:w.0.raw_data[1:3]").value) == MODEL.graph.initializer[0].raw_data[1:3]
 
 
+def test_an_input_of_a_function_is_its_name() -> None:
+    resolved = resolve(onnxwire.FunctionProto(name="f", input=["a", "b"]), "input:b")
+    assert (resolved.path, resolved.value, resolved.element_index) == ("input[1]", "b", 1)
+
+
+def test_the_error_for_a_field_of_an_empty_list_suggests_no_element() -> None:
+    with pytest.raises(PathError) as excinfo:
+        resolve(onnxwire.ModelProto(), "graph.node.name")
+    assert str(excinfo.value).endswith("graph.node has 0 elements")
+
+
 def test_brackets_after_a_tensor_select_elements() -> None:
     assert resolve(MODEL, "tensor:w.0[0:1,:2]").index == (slice(0, 1), slice(None, 2))
     assert resolve(MODEL, "graph.initializer[0][...,-1]").index == (..., -1)

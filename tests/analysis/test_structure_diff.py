@@ -111,6 +111,15 @@ def test_a_rewired_input_names_both_values():
     assert (difference.old, difference.new) == ("v1", "v0")
 
 
+def test_several_outputs_that_read_another_value_are_one_difference():
+    old, new = chain(["Relu", "Abs", "Neg"]), chain(["Relu", "Abs", "Neg"])
+    for model, name in (old, "v1"), (new, "v2"):
+        model.graph.output.extend([helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n"])] * 2)
+    (difference,) = changes(old, new)
+    assert (difference.change, difference.kind, difference.part) == ("rewired", "output", "with 1 other use")
+    assert (difference.old, difference.new) == ("v1", "v2")
+
+
 def test_a_nan_is_not_a_difference():
     old, new = chain(["Relu"]), chain(["Relu"])
     for model in old, new:

@@ -115,3 +115,19 @@ def test_an_input_or_attribute_that_a_kernel_does_not_support_is_reported(name):
 @each("name", VALID_MODELS)
 def test_ordinary_inputs_and_attributes_are_accepted(name):
     assert _broken_security_rules(VALID_MODELS[name]) == []
+
+
+MESSAGES = {
+    "'QuantizeLinear' has 2 scales for 1 channel": _model("QuantizeLinear", [IMAGE, np.float32([1, 2])], axis=0),
+    "'Conv' has 2 numbers in 'strides' instead of 1": _model(
+        "Conv", [np.zeros((1, 1, 8), np.float32), np.zeros((1, 1, 3), np.float32)], strides=[1, 1]
+    ),
+    "'GatherElements' has the constant index 8 along axis 1": INVALID_MODELS["elements of a longer axis"],
+    "'Compress' has the constant condition of length 3": _model("Compress", [IMAGE, [True] * 3], axis=0),
+}
+
+
+@each("text", MESSAGES)
+def test_messages_name_the_constant_and_use_the_singular_for_one(text):
+    messages = [problem.message for problem in onnxwire.check(MESSAGES[text], untrusted=True, select="security")]
+    assert any(message.startswith((f"{text};", f"{text}, which is out of range;")) for message in messages)
