@@ -267,7 +267,7 @@ cdef class Document:
     cdef object short_text(self, const uint8_t* p, uint64_t n):
         """Return a short string, cached: names of operators and attributes occur repeatedly.
 
-        A part has no cache: a model that was built by a program has many parts.
+        A document with `is_part` has no cache: a model that was built by a program has many such documents.
         """
         cdef Text key
         cdef PyObject* cached
@@ -432,7 +432,7 @@ cdef class Document:
 
     @critical_section
     def close(self):
-        """Release the bytes and close `files`; every view raises ClosedError from then on. No-op for a part.
+        """Release the bytes and close `files`; every view raises ClosedError from then on. No-op if `is_part`.
 
         While messages that were copied into other documents share the bytes, the bytes stay in memory and `files` open.
         Raises InUseError, and stays open, while arrays or memoryviews of the bytes, or of one of the files, exist.

@@ -24,7 +24,7 @@ from onnxwire.engine.repeated cimport (
 from onnxwire.engine.table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT64, UINT32, UINT64, Slot, has_value,
 )
-from onnxwire.engine.view cimport fill, near_value, next_usable
+from onnxwire.engine.view cimport copied_value, fill, next_usable
 
 from sys import byteorder
 
@@ -67,7 +67,8 @@ cdef object get_numbers(View self, void* closure):
 cdef class RepeatedScalar(Repeated):
     """A mutable sequence of numbers; numpy.asarray shares its memory unless the field was edited.
 
-    A packed run of fixed-size numbers is read in the document; varints are decoded once, into an array.
+    If the only record is a packed run of fixed-size numbers, it is read in the document. Other records are decoded
+    once, into an array.
     """
 
     cdef bint fetch_runs(self) except -1:
@@ -112,7 +113,7 @@ cdef class RepeatedScalar(Repeated):
             if record.tag & 7 != WIRE_LEN:
                 total += 1
             elif field.wire == WIRE_VARINT:
-                run = near_value(&cursor, &record)
+                run = copied_value(&cursor, &record)
                 if record.n and run[record.n - 1] >= 0x80:
                     raise packed_error(document, record.value, record.value + record.n, 0)
                 total += count_shares(run, run + record.n, counts)
@@ -234,7 +235,7 @@ cdef class RepeatedScalar(Repeated):
                         write_number(<uint8_t*>numbers.items + n_stored * field.size, field, record.n)
                         n_stored += 1
                     continue
-                run = near_value(&cursor, &record)
+                run = copied_value(&cursor, &record)
                 count = store_long_run(
                     <uint8_t*>numbers.items + n_stored * field.size, field, run, record.n, total - n_stored,
                     &counts if n_records == 1 else NULL,

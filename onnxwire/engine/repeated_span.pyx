@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Sequences over repeated strings, bytes and messages.
 
-The first access by index to a long sequence creates an index of its records, which the document caches; the first
-change creates Elements.
+The first access by index creates an index of the records, which the document caches, except in short sequences and for
+the first elements. The first change creates Elements.
 """
 cimport cython
 from cpython.object cimport PyTypeObject, destructor
@@ -452,7 +452,7 @@ cdef class RepeatedSpan(Repeated):
         return None
 
     cdef bint append_first(self, const uint8_t* p, uint64_t size, owner) except -1:
-        """Append a string as the first edit of the message; return False if the message needs an overlay."""
+        """Append a string or bytes as the first edit of the message; return False if the message needs an overlay."""
         cdef View message = self.message
         cdef Elements elements
         cdef Slot slot

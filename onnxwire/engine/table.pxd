@@ -53,7 +53,7 @@ cdef struct Field:
     void* set                # int (*)(object view, PyObject* value, void* field)
     bint packed              # encoded as packed runs
     PyObject* descriptor     # FieldDescriptor; borrowed from the owner
-    PyObject* default        # borrowed from the descriptor
+    PyObject* default        # borrowed from the owner; NULL for a repeated field
 
 cdef struct Table:
     uint32_t n_fields

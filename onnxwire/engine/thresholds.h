@@ -16,7 +16,7 @@
 #define OW_MIN_CACHED_RECORDS OW_LIMIT(64, 3)
 #define OW_MIN_CACHED_BYTES OW_LIMIT(256, 16)
 #define OW_MIN_CACHED_PARTS OW_LIMIT(8, 2) /* the document caches the Spans of messages with this many parts or more */
-#define OW_MAX_LEAF_PAIRS OW_LIMIT(512, 4)         /* overlays in one leaf of engine/overlay_index.pyx */
+#define OW_MAX_LEAF_PAIRS OW_LIMIT(512, 4)         /* pairs in one leaf of engine/overlay_index.pyx */
 #define OW_MAX_FULL_OVERLAYS OW_LIMIT(64, 2)   /* overlays that no view owns and that are not compacted */
 #define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* OW_MAX_FULL_OVERLAYS for small parts of other documents */
 #define OW_MAX_RESCANNED_BYTES OW_LIMIT(1024, 24) /* compact overlays of longer messages store all slots */

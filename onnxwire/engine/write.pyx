@@ -49,8 +49,8 @@ def encode_pieces(View message, bint deterministic, FileWriter target or None):
 def write_payload(FileWriter target, content):
     """Write a buffer.
 
-    Bytes of a mapped file are copied from that file. Bytes of a remote file are written as they are fetched. Other
-    bytes are written from memory.
+    Bytes of a mapped file are copied from that file. Bytes of a remote file that are not resident are written as they
+    are fetched. Other bytes are written from memory.
     """
     cdef Py_buffer* buffer
     cdef Document document
