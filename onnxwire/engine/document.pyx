@@ -34,7 +34,7 @@ import errno
 import os
 
 from onnxwire.engine.mapping import FileMapping
-from onnxwire.errors import ClosedError, InUseError, SourceError
+from onnxwire.errors import ClosedError, InUseError, SourceError, count_text
 
 
 # Each call of madvise splits a mapping, and a process may have about 65,000 mappings. This budget is for all open
@@ -384,7 +384,7 @@ cdef class Document:
         if now.size < backing.state.size or now.size < <uint64_t>backing.buffer.len:
             raise SourceError(
                 errno.EIO,
-                f"the file has {now.size:,} bytes now, and had "
+                f"the file has {count_text(now.size, 'byte')} now, and had "
                 f"{max(backing.state.size, <uint64_t>backing.buffer.len):,} when it was opened: it was truncated "
                 "since; load it again",
                 self.name,
