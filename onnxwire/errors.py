@@ -151,7 +151,7 @@ class ClosedError(Error, ValueError):
 
 
 class InUseError(Error, BufferError):
-    """A document can't be closed because arrays, memoryviews or calls in progress use its bytes."""
+    """A document can't be closed because arrays, memoryviews or calls use its bytes or its external data."""
 
     __module__ = "onnxwire"
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated numbers."""
+"""Sequences over repeated numbers. Their members are described in `numbers.pxd` and `repeated.pxd`."""
 cimport cython
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
@@ -55,6 +55,7 @@ cdef Py_ssize_t capacity_for(Py_ssize_t n, Py_ssize_t n_more) noexcept:
 
 
 cdef object get_numbers(View self, void* closure):
+    """Return the sequence of a repeated field of numbers; closure: the Field."""
     cdef RepeatedScalar sequence = RepeatedScalar.__new__(RepeatedScalar)
     fill(self)
     point_at(sequence, self, <Field*>closure)

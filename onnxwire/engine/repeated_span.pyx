@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated strings, bytes and messages.
+"""Sequences over repeated strings, bytes and messages. Their members are described in `repeated.pxd`.
 
 The first access by index creates an index of the records, which the document caches, except in short sequences and for
 the first elements. The first change creates Elements.

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 
 class Schema:
-    """The message classes of a set of tables, as attributes by short name and in `messages` by full name.
+    """The message classes of a set of tables.
 
+    Message classes and enum wrappers that are not nested, and the values of these enums, are attributes by short name.
     messages: class by full name, such as "package.Message"; enums: wrapper by full name; retired: descriptor by
     full name, of messages that are not in the current version of the format.
     """

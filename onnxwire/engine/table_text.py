@@ -23,8 +23,8 @@ class FieldRow(NamedTuple):
     """One field of a message.
 
     type: a value of TYPES. type_name: the name of the message or enum, or "". oneof: the name of the field's oneof, or
-    "". since, until: the first and last version of the format that has the field; until is None for a current field.
-    line: the line number.
+    "". since, until: the first and last version of the format that has the field; since is None if the cell is empty,
+    until for a current field. line: the line number.
     """
 
     number: int
