@@ -74,8 +74,8 @@ class EnumValueDescriptor(_DescriptorBase):
     """One value of an enum: `name`, `number` and `doc`.
 
     since, until: the first and the last version of the format with the value; since is None if the table does not state
-    it, until for a value of the current version. type: the enum; index: the value's index in `type.values`, or -1 if
-    the value is retired.
+    it, and until is None for a value of the current version. type: the enum; index: the value's index in `type.values`,
+    or -1 if the value is retired.
     """
 
     __slots__ = ("doc", "index", "name", "number", "since", "type", "until")
@@ -167,7 +167,7 @@ class FieldDescriptor(_DescriptorBase):
     index: its index in `containing_type.fields`, or -1 for a retired field;
     json_name: the name without underscores, the character after each in upper case; cpp_type: one of CPPTYPE_*;
     since, until: the first and the last version of the format with the field; since is None if the table does not state
-    it, until for a current field.
+    it, and until is None for a current field.
     """
 
     TYPE_DOUBLE = 1

@@ -24,7 +24,7 @@ class FieldRow(NamedTuple):
 
     type: a value of TYPES. type_name: the name of the message or enum, or "". oneof: the name of the field's oneof, or
     "". since, until: the first and last version of the format that has the field; since is None if the cell is empty,
-    until for a current field. line: the line number.
+    and until is None for a current field. line: the line number.
     """
 
     number: int
