@@ -20,7 +20,7 @@ cdef class Piece:
 
 
 cdef struct Content:
-    # A message to be encoded: an overlay, or a span of a document. All references are borrowed.
+    # A message to be encoded or compared: an overlay, or a span of a document. All references are borrowed.
     Table* table
     PyObject* document           # document of the bytes
     PyObject* overlay            # the Overlay of an edited message, or NULL

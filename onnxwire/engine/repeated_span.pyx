@@ -407,7 +407,7 @@ cdef class RepeatedSpan(Repeated):
             element = elements.items[i]
             elements.items[i] = elements.items[elements.n - 1 - i]
             elements.items[elements.n - 1 - i] = element
-        elements.frozen = 0
+        elements.n_examined = 0
 
     @critical_section
     def extend(self, values):
@@ -489,8 +489,8 @@ cdef class RepeatedSpan(Repeated):
             set_fields(view, fields)
         elements = self.start_edit(1)
         overlay = <Overlay>(<View>view).overlay
-        elements.frozen = min(elements.frozen, elements.n)
-        if elements.n - elements.frozen > FREEZE_BATCH:
+        elements.n_examined = min(elements.n_examined, elements.n)
+        if elements.n - elements.n_examined > FREEZE_BATCH:
             _removed_overlays = freeze_elements(elements, self.message)  # released last: destructors may run other code
         elements.add(presence_mark(), 0, overlay)
         update_count(self, elements.n)

@@ -82,7 +82,7 @@ def write_payload(FileWriter target, content):
 
 
 def chunks_of(pieces, Py_ssize_t step):
-    """Yield the bytes of an encoding in order, at most `step` at a time. Remote bytes are fetched piece by piece."""
+    """Yield the bytes of an encoding in order, at most `step` at a time, and fetch bytes that are not resident."""
     for piece in pieces:
         content = piece if isinstance(piece, bytes) else (<Piece>piece).payload
         for chunk in fetched_chunks(content) or [content]:
