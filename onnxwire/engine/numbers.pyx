@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated numbers. Their members are described in `numbers.pxd` and `repeated.pxd`."""
+"""Sequences over repeated numbers. `repeated.pxd` and `numbers.pxd` describe their attributes."""
 cimport cython
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated strings, bytes and messages. Their members are described in `repeated.pxd`.
+"""Sequences over repeated strings, bytes and messages. `repeated.pxd` and `repeated_span.pxd` describe their attributes.
 
-The first access by index creates an index of the records, which the document caches, except in short sequences and for
-the first elements. The first change creates Elements.
+The first access by index creates an index of the records, which the document caches; an access to one of the first
+elements walks the records instead. The first change creates Elements.
 """
 cimport cython
 from cpython.object cimport PyTypeObject, destructor

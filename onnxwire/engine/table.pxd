@@ -31,8 +31,8 @@ cdef enum:
 cdef struct Slot:
     # The result of one pass over a message for one field. p == NULL: absent. Singular number: p is the address of its
     # value, n its raw bits. Singular string, bytes or message: p and n are the span of its last value. Repeated: p is
-    # the tag of the first record, n the number of records; a packed run is one record. For values that were edited, see
-    # `put_value` and `presence_mark`; n of a changed sequence is the number of its elements.
+    # the tag of the first record, n the number of records; a packed run is one record. Edited values are
+    # described in overlay.pxd; n of a changed sequence is the number of its elements.
     const uint8_t* p
     uint64_t n
 
