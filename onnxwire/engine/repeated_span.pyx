@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated strings, bytes and messages. `repeated.pxd` and `repeated_span.pxd` describe their attributes.
+"""Sequences over repeated strings, bytes and messages.
 
+Their attributes are described in `repeated.pxd` and `repeated_span.pxd`.
 The first access by index creates an index of the records, which the document caches; an access to one of the first
 elements walks the records instead. The first change creates Elements.
 """
