@@ -92,10 +92,10 @@ cdef class RepeatedScalar(Repeated):
             document.pins -= 1
         return has_fetched
 
-    cdef uint64_t count_elements(self, const uint8_t** window, ShareCounts* counts) except? 0xFFFFFFFF:
+    cdef uint64_t count_elements(self, const uint8_t** fixed_run, ShareCounts* counts) except? 0xFFFFFFFF:
         """Count the elements of the records, unknown values of a closed enum included.
 
-        For a single packed run of numbers of fixed size, which can be read in place, set `window` to its start.
+        For a single packed run of numbers of fixed size, which can be read in place, set `fixed_run` to its start.
         counts: set to the numbers of values in the shares of the last packed run of varints; see `count_shares`.
         """
         cdef Document document = self.document
@@ -123,7 +123,7 @@ cdef class RepeatedScalar(Repeated):
                     raise packed_error(document, record.value, record.value + record.n, field.size)
                 total += record.n // field.size
                 if self.n_records == 1 and LITTLE_ENDIAN:
-                    window[0] = record.value
+                    fixed_run[0] = record.value
         return total
 
     cdef bint refresh_records(self) except -1:
@@ -197,7 +197,7 @@ cdef class RepeatedScalar(Repeated):
         """Set `items` and `n` to the elements of the records; see `decode_for`."""
         cdef Document document = self.document
         cdef Field* field = self.field
-        cdef const uint8_t* window = NULL
+        cdef const uint8_t* fixed_run = NULL
         cdef object _parts
         cdef Cursor cursor
         cdef Record record
@@ -216,10 +216,10 @@ cdef class RepeatedScalar(Repeated):
             return 0
         if self.use_cached():
             return 0
-        total = self.count_elements(&window, &counts)
-        if window != NULL:
+        total = self.count_elements(&fixed_run, &counts)
+        if fixed_run != NULL:
             self.n = total
-            self.items = window
+            self.items = fixed_run
             return 0
         numbers = Numbers.allocate(capacity_for(<Py_ssize_t>total, n_more), field)
         # Other threads may run below and refresh this sequence: `document` and `_parts` own the bytes and their spans.
@@ -314,13 +314,13 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def __len__(self):
-        cdef const uint8_t* window = NULL
+        cdef const uint8_t* fixed_run = NULL
         cdef ShareCounts counts
         if self.refresh_records() and self.items == NULL and self.first != NULL and not self.field.closed:
             if N_MEMORIES and self.field.wire == WIRE_VARINT:
                 self.decode()
             elif self.n == 0 and not self.use_cached():
-                self.n = self.count_elements(&window, &counts)
+                self.n = self.count_elements(&fixed_run, &counts)
             return self.n
         self.decode()
         return self.n
