@@ -55,8 +55,8 @@ def find_files(sources: Iterable[str], options: Options = None) -> list[list[tup
     """Return the (address, version) pairs of the files that each address names, or the error of the address.
 
     An address that ends with /, names only a server, bucket or repository, or at which there is no file, is a folder,
-    and names all files below it that end with .onnx. In a pattern, * matches any characters of a name, [] one of several
-    characters, ** any number of folders, and ? one character unless it begins a query.
+    and names all files below it that end with .onnx. In a pattern, * matches any characters of a name, [] one of
+    several characters, ** any number of folders, and ? one character unless it begins a query.
     """
     semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
     return run(_gather(_find_or_error(source, options, semaphore) for source in sources))
