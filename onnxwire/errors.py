@@ -60,11 +60,12 @@ class Error(Exception):
 
 
 class DecodeError(Error, ValueError):
-    """Bytes that can't be decoded as the expected message type.
+    """Bytes or text that are not in the expected format: damaged messages, invalid JSON, tables or other files.
 
     offset: the offset of the fault in the document, or None if it can't be attributed to one byte.
-    path: the field that contains the fault, such as `graph.node[3].attribute[0].ints`; "" for the document itself.
-    reason: the fault and the remedy. source: the file's name, or text such as "<bytes>" for a source without a name.
+    path: the field with the fault, such as `graph.node[3].attribute[0].ints`; "" if no known field contains it.
+    reason: the fault, and the remedy if one is known. source: the file's name, or text such as "<bytes>" for a source
+    without a name.
     """
 
     __module__ = "onnxwire"
@@ -123,13 +124,14 @@ class MissingPackageError(Error, ImportError):
 
 
 class QueryError(Error, ValueError):
-    """A query that the database rejects; the message contains the reason."""
+    """An SQL query that is rejected, or fails; the message contains the reason."""
 
 
 class PathError(Error, LookupError):
-    """A path or name that does not exist in a message.
+    """A path or name that does not exist in a message, or an invalid condition for a selection.
 
-    path: the path or name. reason: the part of the path that exists, and the alternatives. source: the file's name.
+    path: the path, name or condition. reason: the fault, and the alternatives if there are any. source: the file's
+    name.
     """
 
     def __init__(self, reason: str, path: str = "", source: str = "") -> None:
@@ -149,7 +151,7 @@ class ClosedError(Error, ValueError):
 
 
 class InUseError(Error, BufferError):
-    """A document can't be closed because arrays, memoryviews or calls in progress use its bytes."""
+    """A document can't be closed because arrays, memoryviews or calls use its bytes or its external data."""
 
     __module__ = "onnxwire"
 
@@ -172,15 +174,15 @@ class EditError(Error):
 
 
 class FieldTypeError(EditError, TypeError):
-    """A value of a type that the field does not accept."""
+    """A value of a type that the field or the parameter does not accept."""
 
 
 class FieldValueError(EditError, ValueError):
-    """A value outside the field's range, or a name that the message does not have."""
+    """An invalid value, such as one outside the field's range, or a name that the message does not have."""
 
 
 class FieldOverflowError(FieldValueError, OverflowError):
-    """An int that is too large for a float or an index."""
+    """An int that is too large for a float, a bool or an index."""
 
 
 class FieldIndexError(EditError, IndexError):
@@ -188,7 +190,7 @@ class FieldIndexError(EditError, IndexError):
 
 
 class FieldAttributeError(EditError, AttributeError):
-    """An attribute was assigned or deleted that can be neither assigned nor deleted."""
+    """An attribute was assigned or deleted, but does not support this."""
 
 
 class FieldTextError(FieldValueError, UnicodeEncodeError):
@@ -225,7 +227,10 @@ def _restore_unicode_error(
 
 
 class ChangedError(EditError, RuntimeError):
-    """A repeated field was changed during one of its methods, by `__index__`, a key function, or another thread."""
+    """A repeated field was changed during one of its methods, by `__index__`, a key function, or another thread.
+
+    Also raised if repairs are used again after they were applied.
+    """
 
 
 class StaleError(EditError):
@@ -233,7 +238,7 @@ class StaleError(EditError):
 
 
 class FileError(Error, OSError):
-    """A file could not be opened, read or written. Subclasses are also the specific OSError of the system."""
+    """A file could not be opened, read or written. Some subclasses are also a built-in such as FileNotFoundError."""
 
     @classmethod
     def from_os_error(cls, error: OSError | ValueError, path: object, advice: str = "") -> Self:
@@ -279,7 +284,7 @@ class SaveError(FileError):
 
 
 class SaveNotFoundError(SaveError, FileNotFoundError):
-    """The directory of the file does not exist."""
+    """The directory of the file does not exist, or a file was removed during the save."""
 
 
 class SaveIsADirectoryError(SaveError, IsADirectoryError):

@@ -73,8 +73,9 @@ class FileDescriptor(_DescriptorBase):
 class EnumValueDescriptor(_DescriptorBase):
     """One value of an enum: `name`, `number` and `doc`.
 
-    since, until: the first and the last version of the format with the value; until is None for a value of the current
-    version. type: the enum; index: the value's index in `type.values`, or -1 if the value is retired.
+    since, until: the first and the last version of the format with the value; since is None if the table does not state
+    it, and until is None for a value of the current version. type: the enum; index: the value's index in `type.values`,
+    or -1 if the value is retired.
     """
 
     __slots__ = ("doc", "index", "name", "number", "since", "type", "until")
@@ -165,7 +166,8 @@ class FieldDescriptor(_DescriptorBase):
     containing_type: the message; containing_oneof: its oneof or None;
     index: its index in `containing_type.fields`, or -1 for a retired field;
     json_name: the name without underscores, the character after each in upper case; cpp_type: one of CPPTYPE_*;
-    since, until: the first and the last version of the format with the field; until is None for a current field.
+    since, until: the first and the last version of the format with the field; since is None if the table does not state
+    it, and until is None for a current field.
     """
 
     TYPE_DOUBLE = 1

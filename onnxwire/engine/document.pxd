@@ -90,11 +90,11 @@ cdef class Document:
     cdef readonly Py_ssize_t pins       # number of exported buffers and of calls in progress, which need the bytes
     cdef readonly str name              # the file's path, or a description such as "<bytes>"
     cdef readonly object root           # message class of the whole document, set once; or None
-    cdef Text* texts                    # cache of short strings; NULL in parts, and in others until `n_texts` suffices
+    cdef Text* texts                    # cache of short strings; NULL if `is_part`, or until `n_texts` suffices
     cdef uint8_t n_texts                # number of strings made without `texts`, up to MIN_TEXTS_BEFORE_CACHE
     cdef uint64_t cached_tables         # bits (`bit_of`) of the tables with entries in the cache SLOTS
     cdef dict caches                    # (address, Cache) as one int -> cached object; or None
-    cdef object overlays                # OverlayIndex: the edits, by the first byte of each message; None without
+    cdef object overlays                # OverlayIndex: the edits, by the first byte of each message; None without edits
     cdef object recent_overlays         # RecentOverlays; None without edits
     cdef object last_trail              # the levels down to the byte of the last call of `field_path`; or None
 

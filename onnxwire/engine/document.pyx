@@ -34,7 +34,7 @@ import errno
 import os
 
 from onnxwire.engine.mapping import FileMapping
-from onnxwire.errors import ClosedError, InUseError, SourceError
+from onnxwire.errors import ClosedError, InUseError, SourceError, count_text
 
 
 # Each call of madvise splits a mapping, and a process may have about 65,000 mappings. This budget is for all open
@@ -267,7 +267,7 @@ cdef class Document:
     cdef object short_text(self, const uint8_t* p, uint64_t n):
         """Return a short string, cached: names of operators and attributes occur repeatedly.
 
-        A part has no cache: a model that was built by a program has many parts.
+        A document with `is_part` has no cache: a model that was built by a program has many such documents.
         """
         cdef Text key
         cdef PyObject* cached
@@ -384,7 +384,7 @@ cdef class Document:
         if now.size < backing.state.size or now.size < <uint64_t>backing.buffer.len:
             raise SourceError(
                 errno.EIO,
-                f"the file has {now.size:,} bytes now, and had "
+                f"the file has {count_text(now.size, 'byte')} now, and had "
                 f"{max(backing.state.size, <uint64_t>backing.buffer.len):,} when it was opened: it was truncated "
                 "since; load it again",
                 self.name,
@@ -432,7 +432,7 @@ cdef class Document:
 
     @critical_section
     def close(self):
-        """Release the bytes and close `files`; every view raises ClosedError from then on. No-op for a part.
+        """Release the bytes and close `files`; every view raises ClosedError from then on. No-op if `is_part`.
 
         While messages that were copied into other documents share the bytes, the bytes stay in memory and `files` open.
         Raises InUseError, and stays open, while arrays or memoryviews of the bytes, or of one of the files, exist.

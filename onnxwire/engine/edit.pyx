@@ -163,7 +163,7 @@ cdef object range_error(const Field* field, value):
 
 
 cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
-    """Convert a Python number to the raw bits of a record: a varint, or the bits of a fixed-size number."""
+    """Convert a Python number, or the name of an enum value, to raw bits: a varint, or those of a fixed-size number."""
     cdef int field_type = field.type
     cdef int64_t low = 0
     cdef bint exceeds_int64

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Serialization of messages with their edits; unchanged records are copied.
 
-The length of a nested message precedes it, so the same code runs twice, first to measure and then to write. A short
-message is written in one pass, and each message in it is moved to make room for its length. No other code may run
-between and during the passes, not even a finalizer called by the garbage collector: it could change the elements that
-are iterated.
+The length of a nested message precedes it, so the same code runs twice, first to measure and then to write. An
+encoding in memory of at most MAX_SINGLE_PASS_BYTES is written in one pass, and each nested message is moved if its
+length needs more than one byte. No other code may run between and during the passes, not even a finalizer called by the
+garbage collector: it could change the elements that are iterated.
 
 The functions `emit_*`, like `put_*` of `encoder.pxd`, put their output: they count its bytes in the measuring pass, and
 write them in the writing pass.
@@ -129,7 +129,7 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
     if not self.deterministic and emit_short(self, content, number):
         return 0
     if self.growing:
-        return emit_at_once(self, content, number)
+        return emit_in_one_pass(self, content, number)
     if self.writing:
         if self.next == self.n:
             raise source_changed_error()
@@ -207,7 +207,7 @@ cdef bint emit_short(Encoder self, const Content* content, uint32_t number) exce
     return True
 
 
-cdef int emit_at_once(Encoder self, Content* content, uint32_t number) except -1:
+cdef int emit_in_one_pass(Encoder self, Content* content, uint32_t number) except -1:
     """Put a message in a single pass; its length is inserted afterwards."""
     cdef bint ignored = False
     cdef Py_ssize_t offset
@@ -385,7 +385,7 @@ cdef int emit_around_edits(Encoder self, Content* content) except -1:
     """
     cdef Document document = <Document>content.document
     cdef const uint8_t* p = content.start
-    cdef const uint8_t* run = p          # start of a run of records to be copied
+    cdef const uint8_t* copy_start = p   # start of consecutive records to be copied
     cdef const uint8_t* following
     cdef Record record
     cdef Pair pair
@@ -405,10 +405,10 @@ cdef int emit_around_edits(Encoder self, Content* content) except -1:
             content.document, record.value, record.value + record.n, &pair
         ):
             continue
-        flush_run(self, content, &run, record.start)
+        copy_records(self, content, &copy_start, record.start)
         emit_edited_span(self, field, document, record.value, record.n, None, &pair)
-        run = p
-    return flush_run(self, content, &run, content.end)
+        copy_start = p
+    return copy_records(self, content, &copy_start, content.end)
 
 
 cdef const uint8_t* find_containing(
@@ -441,8 +441,8 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
     cdef Document document = <Document>content.document
     cdef const Table* table = content.table
     cdef bint drops_unknown = flags & DROPS_UNKNOWN
-    cdef const uint8_t* run = NULL       # start of a run of records to be copied
-    cdef const uint8_t* run_end = NULL
+    cdef const uint8_t* copy_start = NULL  # start of consecutive records to be copied
+    cdef const uint8_t* copy_end = NULL
     cdef uint8_t* states = NULL          # IN_BYTES and DONE per field
     cdef Py_ssize_t n_known = 0          # number of records of known fields that were not read yet
     # Touched fields without records were put up to this index; n_fields if all were, or if there are none.
@@ -474,48 +474,48 @@ cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32
         field = find_field(table, record.tag >> 3)
         if is_unknown(field, &record):
             field = NULL
-        if record.start != run_end:
-            flush_run(self, content, &run, run_end)
-            run = record.start
-            run_end = record.start
+        if record.start != copy_end:
+            copy_records(self, content, &copy_start, copy_end)
+            copy_start = record.start
+            copy_end = record.start
         if field == NULL:
             if drops_unknown:
-                flush_run(self, content, &run, run_end)
+                copy_records(self, content, &copy_start, copy_end)
             else:
-                run_end = cursor.p
+                copy_end = cursor.p
             continue
         if next_new < table.n_fields and table.fields[next_new].number < field.number:
-            flush_run(self, content, &run, run_end)
+            copy_records(self, content, &copy_start, copy_end)
             next_new = emit_new(self, content, edits, states, next_new, field.number)
-            run = run_end = record.start
+            copy_start = copy_end = record.start
         n_known -= 1
         if edits != NULL and edits.touched[field.slot]:
-            flush_run(self, content, &run, run_end)
+            copy_records(self, content, &copy_start, copy_end)
             if field.closed and record.tag & 7 == WIRE_LEN and not drops_unknown:
                 emit_unknown_enum_values(self, field, &record)
             if not states[field.slot] & DONE:
                 states[field.slot] |= DONE
                 emit_touched(self, content, edits, field)
         elif field.type == MESSAGE and find_edits(<PyObject*>document, record.value, record.value + record.n, &pair):
-            flush_run(self, content, &run, run_end)
+            copy_records(self, content, &copy_start, copy_end)
             emit_edited_span(self, field, document, record.value, record.n, None, &pair)
         else:
-            run_end = cursor.p
+            copy_end = cursor.p
         if n_known == 0 and next_new < table.n_fields:
-            flush_run(self, content, &run, run_end)
+            copy_records(self, content, &copy_start, copy_end)
             next_new = emit_new(self, content, edits, states, next_new, 0xFFFFFFFF)
-            run = run_end = cursor.p
-    flush_run(self, content, &run, run_end)
+            copy_start = copy_end = cursor.p
+    copy_records(self, content, &copy_start, copy_end)
     if content.overlay != NULL:
         put_unknown(self, <Overlay>content.overlay)
     return 0
 
 
-cdef int flush_run(Encoder self, Content* content, const uint8_t** run, const uint8_t* end) except -1:
-    """Put the bytes from `run`, if that is not NULL, to `end`, and set `run` to `end`."""
-    if run[0] != NULL and end > run[0]:
-        put_bytes(self, run[0], <uint64_t>(end - run[0]), content.document, NULL)
-    run[0] = end
+cdef int copy_records(Encoder self, Content* content, const uint8_t** copy_start, const uint8_t* end) except -1:
+    """Put the bytes from `copy_start`, if that is not NULL, to `end`, and set `copy_start` to `end`."""
+    if copy_start[0] != NULL and end > copy_start[0]:
+        put_bytes(self, copy_start[0], <uint64_t>(end - copy_start[0]), content.document, NULL)
+    copy_start[0] = end
     return 0
 
 

@@ -20,7 +20,7 @@ cdef class Piece:
 
 
 cdef struct Content:
-    # A message to be encoded: an overlay, or a span of a document. All references are borrowed.
+    # A message to be encoded or compared: an overlay, or a span of a document. All references are borrowed.
     Table* table
     PyObject* document           # document of the bytes
     PyObject* overlay            # the Overlay of an edited message, or NULL
@@ -53,8 +53,8 @@ cdef class Encoder:
     cdef uint64_t limit
     cdef int depth               # nesting level of the message that is encoded
     cdef uint64_t total          # bytes measured or written
-    # Sizes of messages, in the order in which both passes enter them; with the bit COPIED (encode.pyx), the message's
-    # span is copied unchanged.
+    # Sizes of messages, except those of `emit_short` (encode.pyx), in the order in which both passes enter them; with
+    # the bit COPIED (encode.pyx), the message's span is copied unchanged.
     cdef uint64_t* sizes
     cdef Py_ssize_t n
     cdef Py_ssize_t capacity

@@ -81,9 +81,9 @@ class TooLong(Exception):
 
 
 class NotResident(Exception):
-    """Records must be fetched before a message can be encoded. args: (document, table, start, end).
+    """Records must be fetched before a message can be encoded or compared. args: (document, table, start, end).
 
-    document: the Document of the bytes, or None if `table` is None. table: the address of the message's Table; None if
+    document: the Document of the bytes; not used if `table` is None. table: the address of the message's Table; None if
     all bytes must be fetched. start, end: addresses.
     """
 

@@ -158,7 +158,7 @@ cdef bint compare_messages(
     """
     cdef Side ours
     cdef Side theirs
-    # These variables own overlays that are expanded only for this comparison.
+    # These variables own the overlays of the messages during the comparison.
     cdef Overlay _our_overlay
     cdef Overlay _their_overlay
     if depth == 0:
@@ -189,7 +189,7 @@ cdef bint are_identical(Comparison* comparison, const Side* a, const Side* b, in
 cdef Overlay locate_message(
     Comparison* comparison, Side* side, Table* table, PyObject* document, const Element* value, Spans parts
 ):
-    """Find the bytes and edits of a message; returns a temporary overlay that the caller must own, or None."""
+    """Find the bytes and edits of a message; returns its overlay in the index, which the caller must own, or None."""
     cdef PyObject* held = value.held
     cdef OverlayIndex index
     cdef Overlay overlay

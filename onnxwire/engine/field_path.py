@@ -16,9 +16,9 @@ _MAX_STEPS = 40  # maximum number of steps of a path that are shown
 class _Level:
     """A message that contains the byte of the last search, and the message's record that contains the byte.
 
-    end: the end of the message. start: the start of the record; counts: the number of records before it, by field
-    number; step: the record's part of the path. nested: descriptor, start and end of the message that is the record's
-    value, or None.
+    end: the end of the message. start: the start of the record; counts: the number of records of known fields before
+    it, by field number; step: the record's part of the path. nested: descriptor, start and end of the message that is
+    the record's value, or None.
     """
 
     __slots__ = ("counts", "end", "nested", "start", "step")

@@ -116,8 +116,8 @@ static void ow_copy_pieces(void *argument) {
     if (!is_copied) ow_set_flag(&job->has_failed);
 }
 
-/* Copy through memory with two threads. Returns whether all bytes were copied. If not, the caller copies them again by
- * other means, which report the error. */
+/* Copy through memory, with two threads on two or more processors. Returns whether all bytes were copied. If not, the
+ * caller copies them again by other means, which report the error. */
 static inline int ow_copy_in_parallel(int source, uint64_t offset, int target, uint64_t target_offset, uint64_t n) {
     ow_copy_job job = {source, target, offset, target_offset, n, 0, 0};
     ow_in_parallel(ow_copy_pieces, &job, 0, ow_count_processors() < 2 ? 1 : 2);
@@ -142,7 +142,7 @@ static inline int64_t ow_resize(int fd, uint64_t size) {
 #endif
 }
 
-/* Return whether a file has fewer blocks than bytes, so that it may have holes. */
+/* Return whether a file occupies less disk space than its size, so that it may have holes. */
 static inline int ow_is_sparse(int fd) {
 #if defined(SEEK_DATA) && defined(SEEK_HOLE)
     struct stat status;

@@ -271,7 +271,7 @@ cdef class FileWriter:
         return 0
 
     cdef int copy_data(self, int source, uint64_t offset, uint64_t n) except -1:
-        """Copy bytes of a file in the kernel, or by reading them if the kernel can't."""
+        """Copy bytes of a file in the kernel, or through memory if that is faster or the kernel can't copy them."""
         cdef int64_t n_moved
         cdef uint64_t size
         cdef bint is_copied

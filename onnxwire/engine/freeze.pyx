@@ -50,14 +50,14 @@ cdef Elements freeze_elements(Elements elements, View message):
 
 cdef int encode_together(Elements elements, View message, Elements removed_overlays) except -1:
     """Do the work of `freeze_elements`; the replaced overlays are moved to `removed_overlays`."""
-    cdef Py_ssize_t start = elements.frozen
+    cdef Py_ssize_t start = elements.n_examined
     cdef Py_ssize_t stop = elements.n - 1
     cdef Batch batch = Batch.__new__(Batch)
     cdef Py_ssize_t i
     cdef PyObject* held
     batch.start(removed_overlays)
     removed_overlays.reserve(stop - start)
-    elements.frozen = stop
+    elements.n_examined = stop
     for i in range(start, stop):
         held = element_at(elements, i).held
         if held != NULL and Py_TYPE(held) == <PyTypeObject*>Overlay and is_unshared(held):

@@ -1,5 +1,5 @@
-"""The allocator of all C memory of the package: Python's, so that tracemalloc counts it and tests can make each
-allocation fail. It may be called without the GIL."""
+"""The allocator of C memory that may be called without the GIL: Python's, so that tracemalloc counts the memory, and
+tests can make each allocation fail."""
 from cpython.mem cimport (
     PyMem_RawCalloc as calloc, PyMem_RawFree as free, PyMem_RawMalloc as malloc, PyMem_RawRealloc as realloc,
 )

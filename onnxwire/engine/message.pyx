@@ -320,7 +320,7 @@ cdef class Message(View):
     def close(self):
         """Close the message's document; every view of the document raises ClosedError from then on.
 
-        Raises InUseError while arrays or memoryviews of the document's bytes exist.
+        Raises InUseError while arrays or memoryviews of the document's bytes, or of its external data, exist.
         """
         (<Document>self.document).close()
 

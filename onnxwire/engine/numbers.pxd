@@ -19,7 +19,7 @@ cdef class RepeatedScalar(Repeated):
     cdef Py_ssize_t n
 
     cdef bint fetch_runs(self) except -1
-    cdef uint64_t count_elements(self, const uint8_t** window, ShareCounts* counts) except? 0xFFFFFFFF
+    cdef uint64_t count_elements(self, const uint8_t** fixed_run, ShareCounts* counts) except? 0xFFFFFFFF
     cdef bint refresh_records(self) except -1
     cdef int decode(self) except -1
     cdef int decode_for(self, Py_ssize_t n_more) except -1

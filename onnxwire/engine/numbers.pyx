@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Sequences over repeated numbers."""
+"""Sequences over repeated numbers. `repeated.pxd` and `numbers.pxd` describe their attributes."""
 cimport cython
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
@@ -24,7 +24,7 @@ from onnxwire.engine.repeated cimport (
 from onnxwire.engine.table cimport (
     BOOL, DOUBLE, FIXED32, FIXED64, FLOAT, INT64, SFIXED64, SINT64, UINT32, UINT64, Slot, has_value,
 )
-from onnxwire.engine.view cimport fill, near_value, next_usable
+from onnxwire.engine.view cimport copied_value, fill, next_usable
 
 from sys import byteorder
 
@@ -55,6 +55,7 @@ cdef Py_ssize_t capacity_for(Py_ssize_t n, Py_ssize_t n_more) noexcept:
 
 
 cdef object get_numbers(View self, void* closure):
+    """Return the sequence of a repeated field of numbers; closure: the Field."""
     cdef RepeatedScalar sequence = RepeatedScalar.__new__(RepeatedScalar)
     fill(self)
     point_at(sequence, self, <Field*>closure)
@@ -67,7 +68,8 @@ cdef object get_numbers(View self, void* closure):
 cdef class RepeatedScalar(Repeated):
     """A mutable sequence of numbers; numpy.asarray shares its memory unless the field was edited.
 
-    A packed run of fixed-size numbers is read in the document; varints are decoded once, into an array.
+    If the only record is a packed run of fixed-size numbers, it is read in the document. Other records are decoded
+    once, into an array.
     """
 
     cdef bint fetch_runs(self) except -1:
@@ -90,10 +92,10 @@ cdef class RepeatedScalar(Repeated):
             document.pins -= 1
         return has_fetched
 
-    cdef uint64_t count_elements(self, const uint8_t** window, ShareCounts* counts) except? 0xFFFFFFFF:
+    cdef uint64_t count_elements(self, const uint8_t** fixed_run, ShareCounts* counts) except? 0xFFFFFFFF:
         """Count the elements of the records, unknown values of a closed enum included.
 
-        For a single packed run of numbers of fixed size, which can be read in place, set `window` to its start.
+        For a single packed run of numbers of fixed size, which can be read in place, set `fixed_run` to its start.
         counts: set to the numbers of values in the shares of the last packed run of varints; see `count_shares`.
         """
         cdef Document document = self.document
@@ -112,7 +114,7 @@ cdef class RepeatedScalar(Repeated):
             if record.tag & 7 != WIRE_LEN:
                 total += 1
             elif field.wire == WIRE_VARINT:
-                run = near_value(&cursor, &record)
+                run = copied_value(&cursor, &record)
                 if record.n and run[record.n - 1] >= 0x80:
                     raise packed_error(document, record.value, record.value + record.n, 0)
                 total += count_shares(run, run + record.n, counts)
@@ -121,7 +123,7 @@ cdef class RepeatedScalar(Repeated):
                     raise packed_error(document, record.value, record.value + record.n, field.size)
                 total += record.n // field.size
                 if self.n_records == 1 and LITTLE_ENDIAN:
-                    window[0] = record.value
+                    fixed_run[0] = record.value
         return total
 
     cdef bint refresh_records(self) except -1:
@@ -195,7 +197,7 @@ cdef class RepeatedScalar(Repeated):
         """Set `items` and `n` to the elements of the records; see `decode_for`."""
         cdef Document document = self.document
         cdef Field* field = self.field
-        cdef const uint8_t* window = NULL
+        cdef const uint8_t* fixed_run = NULL
         cdef object _parts
         cdef Cursor cursor
         cdef Record record
@@ -214,10 +216,10 @@ cdef class RepeatedScalar(Repeated):
             return 0
         if self.use_cached():
             return 0
-        total = self.count_elements(&window, &counts)
-        if window != NULL:
+        total = self.count_elements(&fixed_run, &counts)
+        if fixed_run != NULL:
             self.n = total
-            self.items = window
+            self.items = fixed_run
             return 0
         numbers = Numbers.allocate(capacity_for(<Py_ssize_t>total, n_more), field)
         # Other threads may run below and refresh this sequence: `document` and `_parts` own the bytes and their spans.
@@ -234,7 +236,7 @@ cdef class RepeatedScalar(Repeated):
                         write_number(<uint8_t*>numbers.items + n_stored * field.size, field, record.n)
                         n_stored += 1
                     continue
-                run = near_value(&cursor, &record)
+                run = copied_value(&cursor, &record)
                 count = store_long_run(
                     <uint8_t*>numbers.items + n_stored * field.size, field, run, record.n, total - n_stored,
                     &counts if n_records == 1 else NULL,
@@ -312,13 +314,13 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def __len__(self):
-        cdef const uint8_t* window = NULL
+        cdef const uint8_t* fixed_run = NULL
         cdef ShareCounts counts
         if self.refresh_records() and self.items == NULL and self.first != NULL and not self.field.closed:
             if N_MEMORIES and self.field.wire == WIRE_VARINT:
                 self.decode()
             elif self.n == 0 and not self.use_cached():
-                self.n = self.count_elements(&window, &counts)
+                self.n = self.count_elements(&fixed_run, &counts)
             return self.n
         self.decode()
         return self.n

@@ -94,7 +94,7 @@ cdef class Elements:
     cdef Py_ssize_t n
     cdef Room room
     cdef const uint8_t* origin   # the first record of the field before its first change, or NULL
-    cdef Py_ssize_t frozen       # number of leading elements that engine/freeze.pyx has examined
+    cdef Py_ssize_t n_examined   # number of leading elements that engine/freeze.pyx has examined
     # A gap buffer: free memory of `gap` elements before the element at `gap_at`, where the last edit was.
     cdef uint32_t gap_at
     cdef uint32_t gap

@@ -35,8 +35,8 @@ cdef class Overlay:
 cdef void dealloc_overlay(PyObject* o) noexcept:
     """Implement tp_dealloc.
 
-    Cython's implementation temporarily resurrects the object, so that another thread could find it in the table of
-    absent messages.
+    Cython's implementation temporarily resurrects the object, so that another thread could find it in the hash
+    table of absent messages.
     """
     cdef uint32_t i
     with critical_section(EMPTY):
@@ -212,7 +212,7 @@ cdef bint widen_absent() noexcept:
 
 
 cdef void unlist_absent(Overlay self) noexcept:
-    """Remove an overlay from the table of absent messages. No-op if it is not listed."""
+    """Remove an overlay from the hash table of absent messages. No-op if it is not listed."""
     global N_ABSENT
     cdef PyObject** link
     if self.key.owner == NULL:
@@ -273,9 +273,9 @@ cdef bint reserve_at_start(uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t
 cdef void move_shorter_side(
     uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t more, size_t size
 ) noexcept:
-    """Make the slice [start, stop) of n elements `more` elements longer, or shorter if `more` is negative.
+    """Make the slice [start, stop) of an array of n elements longer by `more`, or shorter if `more` is negative.
 
-    There is capacity for them at the end. The content of the slice is undefined afterwards.
+    There is capacity for `more` elements at the end. The content of the slice is undefined afterwards.
     """
     if more == 0 or stop == n:
         return

@@ -119,7 +119,7 @@ cdef object copy_held(const Field* field, object held, const Slot* slot, Documen
 
 
 cdef object copy_value(object held, const uint8_t* p, uint64_t n, Document document, uint32_t depth):
-    """Return a copy of a message, or `held` itself if it is a str or bytes."""
+    """Return a copy of a message, or `held` itself if it is a str, bytes or a memoryview."""
     if isinstance(held, Overlay):
         return copy_overlay(<Overlay>held, document, depth + 1)
     if isinstance(held, Document):

@@ -217,7 +217,7 @@ cdef class PartialMemory:
             raise SourceError(EIO, "the server did not return the requested bytes")
         return 0
 
-    # The following methods are called by the source.
+    # The following methods are called by Python modules, such as that of the source.
 
     @critical_section
     def missing(self, ranges):

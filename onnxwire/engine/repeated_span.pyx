@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Sequences over repeated strings, bytes and messages.
 
-The first access by index to a long sequence creates an index of its records, which the document caches; the first
-change creates Elements.
+Their attributes are described in `repeated.pxd` and `repeated_span.pxd`.
+The first access by index creates an index of the records, which the document caches; an access to one of the first
+elements walks the records instead. The first change creates Elements.
 """
 cimport cython
 from cpython.object cimport PyTypeObject, destructor
@@ -407,7 +408,7 @@ cdef class RepeatedSpan(Repeated):
             element = elements.items[i]
             elements.items[i] = elements.items[elements.n - 1 - i]
             elements.items[elements.n - 1 - i] = element
-        elements.frozen = 0
+        elements.n_examined = 0
 
     @critical_section
     def extend(self, values):
@@ -452,7 +453,7 @@ cdef class RepeatedSpan(Repeated):
         return None
 
     cdef bint append_first(self, const uint8_t* p, uint64_t size, owner) except -1:
-        """Append a string as the first edit of the message; return False if the message needs an overlay."""
+        """Append a string or bytes as the first edit of the message; return False if the message needs an overlay."""
         cdef View message = self.message
         cdef Elements elements
         cdef Slot slot
@@ -489,8 +490,8 @@ cdef class RepeatedSpan(Repeated):
             set_fields(view, fields)
         elements = self.start_edit(1)
         overlay = <Overlay>(<View>view).overlay
-        elements.frozen = min(elements.frozen, elements.n)
-        if elements.n - elements.frozen > FREEZE_BATCH:
+        elements.n_examined = min(elements.n_examined, elements.n)
+        if elements.n - elements.n_examined > FREEZE_BATCH:
             _removed_overlays = freeze_elements(elements, self.message)  # released last: destructors may run other code
         elements.add(presence_mark(), 0, overlay)
         update_count(self, elements.n)

@@ -21,5 +21,5 @@ cdef class NameFilter:
     cdef bint scan(self, const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept
 
 
-# Whether a message is in one piece, and no message in it was edited; its bytes except long values are then resident.
+# Whether a message has one span, and no message in it was edited; its bytes except long values are then resident.
 cdef bint is_unedited(View view) except -1

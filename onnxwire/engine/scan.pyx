@@ -142,7 +142,7 @@ cdef list strings_in(View view, Field* field):
 
 
 cdef bint is_unedited(View view) except -1:
-    """Return whether a message is in one piece, and no message in it was edited; see scan.pxd."""
+    """Return whether a message has one span, and no message in it was edited; see scan.pxd."""
     if N_MEMORIES or (<Document>view.document).epoch == EPOCH_CLOSED:
         fill(view)
     return (

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 
 class Schema:
-    """The message classes of a set of tables, as attributes by short name and in `messages` by full name.
+    """The message classes of a set of tables.
 
+    Message classes and enum wrappers that are not nested, and the values of these enums, are attributes by short name.
     messages: class by full name, such as "package.Message"; enums: wrapper by full name; retired: descriptor by
     full name, of messages that are not in the current version of the format.
     """
@@ -141,8 +142,8 @@ def load_schema(*paths: str | os.PathLike[str], module: str = "onnxwire.loaded")
     """Make message classes from table files, in the notation of `schema/README.md`.
 
     paths: the files, including imported ones. module: `__module__` of the classes.
-    Raises ValueError with file and line for an invalid table, and SourceError, an OSError, for a file that can't be
-    read.
+    Raises ValueError with file and line for an invalid table, SourceError (an OSError) for a file that can't be read,
+    and DecodeError for a file that is not UTF-8.
     """
     from onnxwire.engine.table_text import parse
     from onnxwire.engine.text_file import read_text

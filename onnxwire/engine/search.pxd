@@ -50,13 +50,13 @@ cdef class Search:
     cdef uint8_t* marks          # the memory of `marks_buffer`
     cdef list levels             # the stack: a Level per message that is being searched
     cdef Paths paths             # where paths are stored, or None
-    cdef NameFilter names        # names that results must contain, or None
+    cdef NameFilter names        # skips messages that contain none of its names; or None
     cdef Py_ssize_t number       # the number of the last result's path in `paths`
     cdef str path_text           # path of the last result, if `paths` is None
     cdef Document scanned_document  # the document of the last scan, or None
     cdef const uint8_t* clear_from    # the bytes up to `clear_to` contain no target
     cdef const uint8_t* clear_to
-    cdef const uint8_t* target_record  # the record that contains a target, where the scan ended at `clear_to`; or NULL
+    cdef const uint8_t* target_record  # the record that ended the scan at `clear_to`; NULL if the scan reached the end
 
     cdef uint8_t marks_of(self, const Table* table) noexcept
     cdef int enter(self, View view) except -1

@@ -10,7 +10,7 @@ cdef extern from "thresholds.h":
         MAX_SHORT_CHUNKS "OW_MAX_SHORT_CHUNKS"
 
 cdef enum:
-    SCRATCH_BYTES = 512
+    SCRATCH_BYTES = 512          # size of `scratch`
     MAX_NESTED = 8               # maximum number of levels of nested messages
 
 

@@ -31,7 +31,8 @@ cdef enum:
 cdef struct Slot:
     # The result of one pass over a message for one field. p == NULL: absent. Singular number: p is the address of its
     # value, n its raw bits. Singular string, bytes or message: p and n are the span of its last value. Repeated: p is
-    # the tag of the first record, n the number of records; a packed run is one record.
+    # the tag of the first record, n the number of records; a packed run is one record. Edited values are
+    # described in overlay.pxd; n of a changed sequence is the number of its elements.
     const uint8_t* p
     uint64_t n
 
@@ -53,7 +54,7 @@ cdef struct Field:
     void* set                # int (*)(object view, PyObject* value, void* field)
     bint packed              # encoded as packed runs
     PyObject* descriptor     # FieldDescriptor; borrowed from the owner
-    PyObject* default        # borrowed from the descriptor
+    PyObject* default        # borrowed from the owner; NULL for a repeated field
 
 cdef struct Table:
     uint32_t n_fields

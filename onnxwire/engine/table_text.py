@@ -23,8 +23,8 @@ class FieldRow(NamedTuple):
     """One field of a message.
 
     type: a value of TYPES. type_name: the name of the message or enum, or "". oneof: the name of the field's oneof, or
-    "". since, until: the first and last version of the format that has the field; until is None for a current field.
-    line: the line number.
+    "". since, until: the first and last version of the format that has the field; since is None if the cell is empty,
+    and until is None for a current field. line: the line number.
     """
 
     number: int
@@ -226,7 +226,8 @@ def _parse_field_row(cells: dict[str, str], line: int) -> FieldRow:
     number, name, until = int(cells["number"]), _check_identifier(cells["name"]), _parse_version(cells["until"])
     kind, _, type_name = cells["type"].partition(" ")
     if kind not in TYPES or bool(type_name) != (kind in ("message", "enum")):
-        raise ValueError(f"type {cells['type']!r} is not one of {', '.join(TYPES)} (message and enum with a name)")
+        forms = [f"{name} NAME" if name in ("message", "enum") else name for name in TYPES]
+        raise ValueError(f"type {cells['type']!r} is not one of {', '.join(forms)}")
     if cells["label"] not in ("optional", "repeated"):
         raise ValueError(f"label {cells['label']!r} is neither 'optional' nor 'repeated'")
     if cells["packed"] not in ("", "packed"):

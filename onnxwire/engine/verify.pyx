@@ -17,8 +17,8 @@ from onnxwire.engine.table cimport Field, Table, find_field
 from onnxwire.engine.view cimport table_of
 
 cdef enum FaultKind:
-    BAD_RECORD           # explain() determines the fault
-    BAD_RUN              # a packed run; explain_packed() determines the fault
+    BAD_RECORD           # `decode_error` determines the fault
+    BAD_RUN              # a packed run; `packed_error` determines the fault
     TOO_DEEP             # nested more than MAX_DEPTH deep
 
 cdef struct Result:

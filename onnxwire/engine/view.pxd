@@ -85,7 +85,7 @@ cdef inline Field* same_named_field(View self, name) noexcept:
 cdef inline Document filled_document(View self):
     """Fill the slots and return the document of the message's bytes.
 
-    Filling can change the document of a view, so call this before using it.
+    Filling can change the document of a view, so call this before using the document.
     """
     fill(self)
     return document_of(self)
@@ -147,7 +147,7 @@ cdef inline bint is_touched(View self, const Field* field) noexcept:
 
 
 cdef inline int fill(View self) except -1:
-    """Fill the slots if they are not; raise ClosedError if the document was closed."""
+    """Fill the slots if they are outdated; raise ClosedError if the document was closed."""
     if self.epoch != (<Document>self.document).epoch:
         return refresh(self)
     return 0
@@ -159,7 +159,7 @@ cdef inline void use_copies(Cursor* cursor, Document document) noexcept:
     cursor.first_copy = document.far.first_copy
 
 
-cdef inline const uint8_t* near_value(const Cursor* cursor, const Record* record) noexcept:
+cdef inline const uint8_t* copied_value(const Cursor* cursor, const Record* record) noexcept:
     """Return the address of a copy of a record's value, or the value's own address if it was not copied."""
     return record.value if record.value < cursor.first_copy else copied_bytes(cursor.copies, record.value, record.n)
 

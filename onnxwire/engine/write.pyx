@@ -49,8 +49,8 @@ def encode_pieces(View message, bint deterministic, FileWriter target or None):
 def write_payload(FileWriter target, content):
     """Write a buffer.
 
-    Bytes of a mapped file are copied from that file. Bytes of a remote file are written as they are fetched. Other
-    bytes are written from memory.
+    Bytes of a mapped file are copied from that file. Bytes of a remote file that are not resident are written as they
+    are fetched. Other bytes are written from memory.
     """
     cdef Py_buffer* buffer
     cdef Document document
@@ -82,7 +82,7 @@ def write_payload(FileWriter target, content):
 
 
 def chunks_of(pieces, Py_ssize_t step):
-    """Yield the bytes of an encoding in order, at most `step` at a time. Remote bytes are fetched piece by piece."""
+    """Yield the bytes of an encoding in order, at most `step` at a time, and fetch bytes that are not resident."""
     for piece in pieces:
         content = piece if isinstance(piece, bytes) else (<Piece>piece).payload
         for chunk in fetched_chunks(content) or [content]:

@@ -19,11 +19,11 @@
    can under numpy arrays of a tensor: a mapped file that another program writes to or truncates, which `check` and `read`
    detect, and the memory of arrays that were passed to `onnxwire.from_array`, which must not be written to.
 
-   Threads. `export_message` and `check` need the GIL (an attached thread state). `read` and the functions of this header
-   are called with or without it, by any number of threads at once. `release` is called once, by any thread, with or
-   without the GIL, after all reads have ended. While Python exits, from its `atexit` functions on, threads without the
-   GIL can't acquire it: `release` then does not free the memory, and `read` fails if it needs Python. Only the main
-   interpreter is supported. */
+   Threads. `ow_python_import`, `export_message` and `check` need the GIL (an attached thread state). `read`,
+   `ow_python_find` and `ow_python_bytes_at` are called with or without it, by any number of threads at once.
+   `release` is called once, by any thread, with or without the GIL, after all reads have ended. While Python exits,
+   from its `atexit` functions on, threads without the GIL can't acquire it: `release` then does not free the memory,
+   and `read` fails if it needs Python. Only the main interpreter is supported. */
 #ifndef ONNXWIRE_PYTHON_H
 #define ONNXWIRE_PYTHON_H
 

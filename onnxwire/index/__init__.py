@@ -1,1 +1,1 @@
-"""Indexes of a model that several packages read: strings, and the definition of each name."""
+"""Code that several packages share: numbers for strings, the definition of each name, and cycles of graphs."""

@@ -25,7 +25,7 @@ cdef struct Texts:
 
 # Return the hash of a string, for `intern`; prefetch its bucket into the processor's cache.
 cdef uint32_t hash_and_prefetch(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil
-# Return the id of a string, added if it is new; -1 if memory is exhausted.
+# Return the id of a string, added if it is new; -1 if memory, or the number of ids, is exhausted.
 cdef int32_t intern(Texts* texts, const uint8_t* p, uint64_t n, uint32_t hash) noexcept nogil
 # Return the id of a string, or -1 if the hash table does not contain the string.
 cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcept nogil

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 
 from onnxwire.engine.file_writer import FileWriter, copy_range
-from onnxwire.errors import Error, SaveError
+from onnxwire.errors import Error, SaveError, count_text
 from onnxwire.io.file_lock import try_lock
 from onnxwire.io.folder import LIST_FLAGS, Folder, absolute_path, identity_of, open_parent
 
@@ -402,7 +402,7 @@ class AtomicFile:
                 import tempfile
 
                 folder = tempfile.gettempdir()
-            parts = [f"the file needs {self.size:,} bytes"] if self.size is not None else []
+            parts = [f"the file needs {count_text(self.size, 'byte')}"] if self.size is not None else []
             free_bytes = _free_space(folder)
             parts.append(f"{folder} is full" if free_bytes is None else f"{free_bytes:,} bytes are free in {folder}")
             return f"{' and '.join(parts)}: make room, or save elsewhere"

@@ -269,7 +269,10 @@ class Relocation:
                 folder = posixpath.dirname(folder)
 
     def _check_paths(self) -> None:
-        """Raise an error for links and, unless `overwrite`, for existing files other than the old model's own."""
+        """Raise an error for a path at which there is something other than a regular file.
+
+        Unless `overwrite`, raise an error also for an existing file that does not belong to the old model.
+        """
         assert self._model is not None
         # First report data that can't be read, then files that would be overwritten.
         arguments = (argument for file in self._files for _, argument in file.payloads)

@@ -49,14 +49,14 @@ def load(
     external_root: a folder that may contain external data, in addition to the document's own folder. external_data: the
     data itself: a mapping from location to a bytes-like object, or a function from location to a bytes-like object or
     None; for a location without data the file is opened.
-    storage_options: options of the address's store (credentials, region, `client_options`, `retry_config`), passed as
-    keyword arguments to obstore's `from_url`. store: an existing obstore store or fsspec file system, in which `source`
-    is a file name. cache: a folder that stores fetched ranges for later runs; default: the environment variable
-    ONNXWIRE_CACHE, if set. allow_hosts: servers, as `host` or `host:port`, that an HTTP server may redirect to;
-    default: ONNXWIRE_ALLOW_HOSTS, separated by commas. If none are given, requests for the model may be redirected
-    anywhere, and requests for external data to the servers that the model was redirected to. Redirects from a public
-    server to a private address, or from https to http, are always refused. Addresses of buckets, such as s3://, need
-    the extra `remote`.
+    storage_options: options of the address's store (credentials, region, `client_options`, `retry_config`), with the
+    names and values of the keyword arguments of obstore's `from_url`. store: an existing obstore store or fsspec file
+    system, in which `source` is a file name. cache: a folder that stores fetched ranges for later runs; default: the
+    environment variable ONNXWIRE_CACHE, if set. allow_hosts: servers, as `host` or `host:port`, that an HTTP server may
+    redirect to; default: ONNXWIRE_ALLOW_HOSTS, separated by commas. If none are given, requests for the model may be
+    redirected anywhere, and requests for external data to the servers that the model was redirected to. Redirects from
+    a public server to a private address, or from https to http, are always refused. Addresses of buckets, such as
+    s3://, need the extra `remote`.
     untrusted: refuse every redirect of an HTTP server, also for external data that is opened later, except those to
     servers that allow_hosts names. The address itself is the caller's choice. The environment variable
     ONNXWIRE_UNTRUSTED=1 sets this for all models. Files that a model names are restricted to its folder and
@@ -64,7 +64,7 @@ def load(
     The view is a context manager that closes the document and its external data files. Only the records of the root
     message are scanned at this point.
     Raises SourceError for a file that can't be opened, and DecodeError for bytes that are empty, damaged, or not a
-    message of the type; the error names the format that the bytes look like.
+    message of the type; the error names the format of the bytes if it is recognized.
     """
     document = open_document(source, mmap, store, storage_options, cache, allow_hosts, untrusted)
     try:

@@ -37,7 +37,7 @@ from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_record, read_var
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, INT64, MESSAGE, Field, Slot, Table, find_field
 from onnxwire.engine.table cimport STRING as STRING_FIELD
-from onnxwire.engine.view cimport Cursor, fill, near_value, next_record, next_usable, start_cursor, text_at
+from onnxwire.engine.view cimport Cursor, copied_value, fill, next_record, next_usable, start_cursor, text_at
 
 from onnxwire.tensor.dtypes import BY_NUMBER
 from onnxwire.tensor.dtypes import EXTERNAL as _EXTERNAL
@@ -365,7 +365,7 @@ cdef tuple shape_of(View view):
         if record.tag & 7 != WIRE_LEN:
             dims.append(<int64_t>record.n)
             continue
-        p = near_value(&cursor, &record)  # the value in the document, or a copy of it
+        p = copied_value(&cursor, &record)  # the value in the document, or a copy of it
         end = p + record.n
         while p < end:
             p = read_varint(p, end, &number)

@@ -230,7 +230,7 @@ def _split(text: str) -> tuple[str, str, str, str, str]:
 
 
 def site_of(scheme: str, host: str) -> Site:
-    """Return the Site of a host with an optional port. Raises ValueError for an invalid host name or IP address."""
+    """Return the Site of a host with an optional port. Raises ValueError for an invalid host or port."""
     from ipaddress import IPv6Address
 
     match = re.fullmatch(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?", host, re.S)

@@ -54,9 +54,9 @@ def versions_of(
 def find_files(sources: Iterable[str], options: Options = None) -> list[list[tuple[str, Version]] | SourceError]:
     """Return the (address, version) pairs of the files that each address names, or the error of the address.
 
-    An address that ends with /, or at which there is no file, is a folder, and names all files below it that end with
-    .onnx. In a pattern, * and [] match parts of a name, ** matches any number of folders, and ? matches one character
-    unless it begins a query.
+    An address that ends with /, names only a server, bucket or repository, or at which there is no file, is a folder,
+    and names all files below it that end with .onnx. In a pattern, * matches any characters of a name, [] one of
+    several characters, ** any number of folders, and ? one character unless it begins a query.
     """
     semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
     return run(_gather(_find_or_error(source, options, semaphore) for source in sources))
@@ -160,7 +160,7 @@ async def _walk_folder(address: Address, options: Options) -> AsyncIterator[tupl
 
 
 def _list_keys_by_boto3(address: Address, options: Options) -> list[tuple[tuple[str, ...], Version]]:
-    """List a folder of a bucket that contains a key with an empty name, such as a//b, at which obstore fails.
+    """List a folder of a bucket that contains a key with a name "", "." or "..", such as a//b; obstore can't list it.
 
     Such a key can't be read either, so it is omitted, with a warning if it ends with .onnx.
     """
