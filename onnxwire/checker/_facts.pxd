@@ -122,6 +122,7 @@ cdef class Facts:
     cdef Sheet* sheet(self, str name) except NULL
     cdef int slot(self, Sheet* sheet, str name) except -1
     cdef void* column(self, str sheet_name, str field) except NULL
+    cdef void* column_of(self, Sheet* sheet, uint32_t slot) except NULL
     cdef List* list_of(self, str sheet_name, str field) except NULL
     cdef int edge(self, str name) except -1
     cdef object buffer(self, const void* p, Py_ssize_t n, int size)

@@ -14,7 +14,7 @@ from libc.string cimport memset
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, Record, read_record, read_varint,
 )
-from onnxwire.index.interning cimport find_text, free_texts, grow_array, hash_and_prefetch, intern
+from onnxwire.index.interning cimport find_text, free_texts, grow_array, hash_and_prefetch, intern, prefetch
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport FAR_SKIP_BYTES, advise_far
 from onnxwire.engine.memory cimport calloc, free, malloc
@@ -39,6 +39,8 @@ cdef enum:
     BATCH_ROWS = 256       # rows that are initialized at a time
     # A sheet or array with this capacity or more is not enlarged: row numbers have 32 bits.
     MAX_CAPACITY = 1 << 29
+    PREFETCH_ROWS = 8      # the bytes of a message are prefetched into the processor's cache so many rows ahead
+    MAX_GROWTH = 8         # a sheet or list grows at most by this factor at once
 
 # Repeated numbers and bytes are payload and are not read, except these fields, whose values the rules compare.
 _LISTED_FIELDS = frozenset({
@@ -58,14 +60,31 @@ cdef inline size_t element_bytes(Column kind) noexcept nogil:
     return 4
 
 
-cdef int widen_sheet(Sheet* sheet) noexcept nogil:
-    """Increase the capacity of a sheet by half. Return -1 if memory or row numbers are exhausted."""
-    cdef int32_t capacity
+cdef int32_t next_capacity(int32_t capacity, const Sheet* parents, int32_t row, const uint8_t* at) noexcept nogil:
+    """Return a larger capacity for a full sheet or list, or -1 if row numbers are exhausted.
+
+    parents, row, at: the message that gets a new child or element, and the position of the scan in it. The capacity is
+    an estimate of the final number: if half of the parents have been scanned, twice the present number. So arrays are
+    rarely copied; memory that is not written is not resident.
+    """
+    cdef int64_t minimum = <int64_t>capacity + capacity // 2 + 16
+    cdef double n_scanned = row
+    cdef double estimate = 0
+    if capacity >= MAX_CAPACITY:
+        return -1
+    if parents.p[row] <= at < parents.p[row] + parents.length[row]:
+        n_scanned += <double>(at - parents.p[row]) / <double>parents.length[row]
+    if n_scanned > 0:
+        estimate = 1.125 * capacity * parents.n / n_scanned
+    return <int32_t>max(minimum, <int64_t>min(estimate, <double>capacity * MAX_GROWTH, <double>MAX_CAPACITY))
+
+
+cdef int widen_sheet(Sheet* sheet, int32_t capacity) noexcept nogil:
+    """Increase the capacity of a sheet. Return -1 if capacity is -1, or if memory is exhausted."""
     cdef uint32_t i
     cdef int32_t old_capacity = sheet.capacity
-    if old_capacity >= MAX_CAPACITY:
+    if capacity < 0:
         return -1
-    capacity = old_capacity + old_capacity // 2 + 4
     if (
         grow_array(<void**>&sheet.p, capacity, 8) or grow_array(<void**>&sheet.length, capacity, 8)
         or grow_array(<void**>&sheet.parent, capacity, 4) or grow_array(<void**>&sheet.index, capacity, 4)
@@ -102,19 +121,6 @@ cdef int allocate_column(Sheet* sheet, uint32_t slot) noexcept nogil:
     return 0
 
 
-cdef int allocate_absent_columns(Sheet* sheet) noexcept nogil:
-    """Allocate the columns of fields that occur in no message; `calloc` does not touch the memory."""
-    cdef uint32_t i
-    for i in range(sheet.table.n_fields):
-        if sheet.columns[i] == NULL and sheet.n:
-            sheet.columns[i] = calloc(sheet.n, element_bytes(sheet.kinds[i]))
-            if sheet.columns[i] == NULL:
-                return -1
-            if sheet.kinds[i] == CHILD:
-                clear_rows(sheet, i, 0, sheet.n)
-    return 0
-
-
 cdef void initialize_rows(Sheet* sheet) noexcept nogil:
     """Initialize the columns of the next rows; few at a time, so that unused memory is not touched."""
     cdef int32_t first = sheet.n_initialized
@@ -131,10 +137,8 @@ cdef void initialize_rows(Sheet* sheet) noexcept nogil:
 cdef int32_t add_row(
     Sheet* sheet, const uint8_t* p, uint64_t n, int32_t parent, int16_t edge, int32_t index, uint8_t depth
 ) noexcept nogil:
-    """Add an empty row. Return its number, or -1 if memory or row numbers are exhausted."""
+    """Add an empty row to a sheet that is not full. Return its number."""
     cdef int32_t row = sheet.n
-    if row == sheet.capacity and widen_sheet(sheet):
-        return -1
     if row == sheet.n_initialized:
         initialize_rows(sheet)
     sheet.p[row] = p
@@ -147,25 +151,33 @@ cdef int32_t add_row(
     return row
 
 
-cdef int add_element(List* elements, int32_t parent, int32_t index, int64_t start, int64_t value) noexcept nogil:
-    """Append an element to a list. Return -1 if memory or row numbers are exhausted."""
+cdef int add_element(
+    Facts self, Sheet* sheet, uint32_t slot, int32_t row, const uint8_t* at, int64_t value
+) noexcept nogil:
+    """Append an element to the list of a field. Return -1 if memory or row numbers are exhausted.
+
+    row: the message that contains the element. at: the first byte of the element's value.
+    """
+    cdef List* elements = &sheet.lists[slot]
+    cdef Run* run = &(<Run*>sheet.columns[slot])[row]
     cdef int32_t capacity
-    cdef int32_t old_capacity = elements.capacity
-    if elements.n == old_capacity:
-        if old_capacity >= MAX_CAPACITY:
-            return -1
-        capacity = old_capacity + old_capacity // 2 + 16
+    if elements.n == elements.capacity:
+        capacity = next_capacity(elements.capacity, sheet, row, at)
         if (
-            grow_array(<void**>&elements.parent, capacity, 4) or grow_array(<void**>&elements.index, capacity, 4)
+            capacity < 0
+            or grow_array(<void**>&elements.parent, capacity, 4) or grow_array(<void**>&elements.index, capacity, 4)
             or grow_array(<void**>&elements.start, capacity, 8) or grow_array(<void**>&elements.value, capacity, 8)
         ):
             return -1
         elements.capacity = capacity
-    elements.parent[elements.n] = parent
-    elements.index[elements.n] = index
-    elements.start[elements.n] = start
+    if run.n == 0:
+        run.first = elements.n
+    elements.parent[elements.n] = row
+    elements.index[elements.n] = run.n
+    elements.start[elements.n] = at - self.document.start
     elements.value[elements.n] = value
     elements.n += 1
+    run.n += 1
     return 0
 
 
@@ -226,7 +238,6 @@ cdef Outcome add_numbers(
     Facts self, Sheet* sheet, int32_t row, const Field* field, const uint8_t* p, const uint8_t* end
 ) noexcept nogil:
     """Append the numbers of a run of packed varints to the field's list."""
-    cdef Run* run = &(<Run*>sheet.columns[field.slot])[row]
     cdef const uint8_t* start
     cdef uint64_t value = 0
     while p < end:
@@ -234,11 +245,8 @@ cdef Outcome add_numbers(
         p = read_varint(p, end, &value)
         if p == NULL:
             return DAMAGED
-        if run.n == 0:
-            run.first = sheet.lists[field.slot].n
-        if add_element(&sheet.lists[field.slot], row, run.n, start - self.document.start, <int64_t>value):
+        if add_element(self, sheet, field.slot, row, start, <int64_t>value):
             return OVER_LIMIT
-        run.n += 1
     return DECODED
 
 
@@ -279,13 +287,9 @@ cdef int intern_all_queued(Facts self) noexcept nogil:
 
 cdef Outcome add_text(Facts self, Sheet* sheet, int32_t row, uint32_t slot, const Record* record) noexcept nogil:
     """Add a string to the field's list."""
-    cdef Run* run = &(<Run*>sheet.columns[slot])[row]
-    if run.n == 0:
-        run.first = sheet.lists[slot].n
-    if add_element(&sheet.lists[slot], row, run.n, record.value - self.document.start, 0):
+    if add_element(self, sheet, slot, row, record.value, 0):
         return OVER_LIMIT
-    run.n += 1
-    return queue_string(self, sheet, slot, run.first + run.n - 1, record)
+    return queue_string(self, sheet, slot, sheet.lists[slot].n - 1, record)
 
 
 cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, const Record* record) noexcept nogil:
@@ -302,10 +306,12 @@ cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, con
     elif sheet.present[row] >> slot & 1:
         child = (<int32_t*>sheet.columns[slot])[row]
         return OVER_LIMIT if add_part(self, child_sheet, child, record.value, record.n) else DECODED
-    child = add_row(child_sheet, record.value, record.n, row, sheet.edges[slot], index, sheet.depth[row] + 1)
-    if child < 0:
+    if child_sheet.n == child_sheet.capacity and widen_sheet(
+        child_sheet, next_capacity(child_sheet.capacity, sheet, row, record.value)
+    ):
         return OVER_LIMIT
-    # The new row may have moved the columns of this sheet; reload the pointers.
+    # The columns of this sheet may have been moved, so their addresses are read again.
+    child = add_row(child_sheet, record.value, record.n, row, sheet.edges[slot], index, sheet.depth[row] + 1)
     if is_repeated:
         run = &(<Run*>sheet.columns[slot])[row]
         if run.n == 0:
@@ -433,6 +439,8 @@ cdef Outcome scan_all(Facts self) noexcept nogil:
                 is_idle = False
                 row = sheet.n_scanned
                 sheet.n_scanned += 1
+                if row + PREFETCH_ROWS < sheet.n:
+                    prefetch(sheet.p[row + PREFETCH_ROWS])
                 outcome = scan_span(self, sheet, row, sheet.p[row], sheet.p[row] + sheet.length[row])
                 if outcome != DECODED:
                     return outcome
@@ -444,9 +452,6 @@ cdef Outcome scan_all(Facts self) noexcept nogil:
                     part = self.parts[part].next
     if intern_all_queued(self):
         return OVER_LIMIT
-    for i in range(self.n_sheets):
-        if allocate_absent_columns(&self.sheets[i]):
-            return OVER_LIMIT
     return DECODED
 
 
@@ -540,8 +545,10 @@ cdef class Facts:
                     sheet.child_sheets[k] = &self.sheets[field.sub - ref.owner.tables]
                     sheet.edges[k] = n_edges
                     n_edges += 1
-        if add_row(&self.sheets[table - ref.owner.tables], document.start, document.end - document.start, -1, -1, 0, 0):
+        sheet = &self.sheets[table - ref.owner.tables]
+        if widen_sheet(sheet, 1):
             raise MemoryError
+        add_row(sheet, document.start, document.end - document.start, -1, -1, 0, 0)
         # Fetch all strings, the packed numbers of _LISTED_FIELDS, and other values below 64 KiB (LONG_BYTES).
         fetch_structure(document, table, NO_LIMIT, LONG_BYTES, is_listed, <void*>self)
         document.check_open()
@@ -603,8 +610,18 @@ cdef class Facts:
     cdef void* column(self, str sheet_name, str field) except NULL:
         """Return the column of a field, an array of the elements that `Column` describes."""
         cdef Sheet* sheet = self.sheet(sheet_name)
-        cdef void* data = sheet.columns[self.slot(sheet, field)]
-        return data if data != NULL else <void*>self.sheets  # a sheet without rows: never read
+        return self.column_of(sheet, self.slot(sheet, field))
+
+    cdef void* column_of(self, Sheet* sheet, uint32_t slot) except NULL:
+        """Return the column of a slot; allocate it if no message has the field."""
+        if sheet.columns[slot] == NULL:
+            # `calloc` does not touch the memory.
+            sheet.columns[slot] = calloc(sheet.n or 1, element_bytes(sheet.kinds[slot]))
+            if sheet.columns[slot] == NULL:
+                raise MemoryError
+            if sheet.kinds[slot] == CHILD:
+                clear_rows(sheet, slot, 0, sheet.n)
+        return sheet.columns[slot]
 
     cdef List* list_of(self, str sheet_name, str field) except NULL:
         """Return the list of a field whose kind is LIST."""
@@ -713,7 +730,7 @@ cdef class Facts:
         cdef int slot = self.slot(sheet, field)
         cdef Column kind = sheet.kinds[slot]
         cdef str kind_name = ("NUMBER", "TEXT", "SPAN", "CHILD", "CHILDREN", "LIST", "PAYLOAD")[<int>kind]
-        return self.buffer(sheet.columns[slot], sheet.n, element_bytes(kind)), kind_name
+        return self.buffer(self.column_of(sheet, slot), sheet.n, element_bytes(kind)), kind_name
 
     @critical_section
     def is_text_list(self, str name, str field):

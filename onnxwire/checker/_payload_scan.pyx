@@ -82,6 +82,7 @@ cdef uint32_t payload_slot(Facts facts, Sheet* sheet, str field) except? 0xFFFFF
     cdef uint32_t slot = <uint32_t>facts.slot(sheet, field)
     if sheet.kinds[slot] != PAYLOAD:
         raise ValueError(f"the field {field} is not read as a payload")
+    facts.column_of(sheet, slot)
     return slot
 
 

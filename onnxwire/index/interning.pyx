@@ -10,16 +10,6 @@ from onnxwire._varint cimport load32, load64
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.texts cimport character_bytes
 
-cdef extern from *:
-    """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define ow_prefetch(p) __builtin_prefetch(p)
-    #else
-    #define ow_prefetch(p) ((void)(p))
-    #endif
-    """
-    void prefetch "ow_prefetch"(const void* p) noexcept nogil
-
 cdef enum:
     IS_IDENTIFIER = 1    # traits of a string: matches [A-Za-z_][A-Za-z0-9_]*
     IS_ASCII = 2

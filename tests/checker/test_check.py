@@ -282,21 +282,21 @@ def test_problems_need_less_than_16_bytes_per_tensor():
     n_tensors = 50_000
     data = ModelProto(graph={"initializer": [onnxwire.TensorProto()] * n_tensors}).SerializeToString()
 
-    def measure(select=None):
-        """Return the number of problems, and the number of bytes that they take in memory."""
-        onnxwire.check(data, select=select)
+    def measure(limit=None):
+        """Return the number of problems, and the number of bytes that they take in memory. limit: per rule."""
+        onnxwire.check(data, limit=limit)
         tracemalloc.start()
         try:
-            problems = onnxwire.check(data, select=select)
+            problems = onnxwire.check(data, limit=limit)
             return len(problems), tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
 
     # The columns of the document are subtracted: they determine paths, and are needed even for one problem.
-    n_problems, column_bytes = measure(select="model-ir-version-present")
+    n_problems, column_bytes = measure(limit=1)
     n_all_problems, all_bytes = measure()
     # Each tensor breaks three rules; its row takes 4 bytes in each of them.
-    assert n_problems == 1 and n_all_problems > 3 * n_tensors and all_bytes - column_bytes < 16 * n_tensors
+    assert n_problems < 20 and n_all_problems > 3 * n_tensors and all_bytes - column_bytes < 16 * n_tensors
 
 
 def test_rules_have_the_three_severities():
