@@ -199,7 +199,7 @@ def _wrong_wire(draw, field):
 
 @st.composite
 def _flaw(draw, descriptor):
-    """Draw a record that is invalid, or accepted by the official parser only in some versions."""
+    """Draw a record at or beyond a limit of the format. Some are valid for some fields or official parsers."""
     known_numbers = [field.number for field in descriptor.fields] or [1]
     field_number = draw(st.sampled_from(known_numbers) | st.integers(1, 70) | st.just(MAX_NUMBER))
     n_tag_bytes = len(tag(field_number, VARINT))
