@@ -38,7 +38,7 @@ class ParsedPage(HTMLParser):
 
 
 def shown_text(message):
-    """Return the text of a message's HTML after checking that it is well-formed, bounded and without scripts."""
+    """Return the text of a message's HTML. Check that it is short and printable, with harmless tags and attributes."""
     text = message._repr_html_()
     assert len(text) < MAX_CHARS
     page = ParsedPage(text)
