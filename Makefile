@@ -129,6 +129,7 @@ sanitize-threads: $(VENV)/compiled $(VENV)/tested  ## test concurrent readers an
 	    tests/engine tests/test_varint.py
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
 
+FREE := python3.14t
 free-threaded:  ## build and test with a Python without the GIL, FREE=python3.14t; random programs for SECONDS=600
 	$(FREE) -m venv build/free-threaded
 	build/free-threaded/bin/python -m pip install --prefer-binary --editable . pytest pytest-xdist hypothesis rich 'onnx>=1.23.2'

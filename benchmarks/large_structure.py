@@ -97,7 +97,7 @@ def official_save_one(path: Path) -> Side:
     return side
 
 
-def ours_rename_one(path: Path) -> Side:
+def ours_rename_value(path: Path) -> Side:
     """Return a side that renames one value of a loaded model."""
 
     def side() -> Callable[[], object]:
@@ -183,8 +183,8 @@ ROWS = [
             ("the same, 100,000 tensors of one element", chain.TENSORS),
         )
     ),
-    _make_row_without_official("rename one value of 1,000,000 nodes", ours_rename_one(chain.LARGE)),
-    _make_row_without_official("the same, of 100,000 nodes", ours_rename_one(chain.MEDIUM)),
+    _make_row_without_official("rename one value of 1,000,000 nodes", ours_rename_value(chain.LARGE)),
+    _make_row_without_official("the same, of 100,000 nodes", ours_rename_value(chain.MEDIUM)),
     _make_row_without_official("extract 10 of 1,000,000 nodes", ours_extract),
     _make_row_without_official(
         "compare 100,000 nodes with renamed nodes by structure", ours_diff(chain.RENAMED), 300e6

@@ -1,6 +1,6 @@
-"""Compare the layout of the map with dagre and elkjs on the same graphs: `python -m benchmarks.layouts FOLDER`.
+"""Compare the layout of the map with dagre and elkjs on the same graphs: `python -m benchmarks.layouts NPM_FOLDER`.
 
-FOLDER is the folder in which `npm install @dagrejs/dagre elkjs` was run. The benchmark prints processor times and
+NPM_FOLDER is the folder in which `npm install @dagrejs/dagre elkjs` was run. The benchmark prints processor times and
 numbers of crossings for random graphs of 200 boxes and 260 edges and for the groups of a small transformer. dagre and
 elkjs run in Node, which lays out each graph twice. The second time, when the code is compiled, is measured.
 """
@@ -88,7 +88,7 @@ def count_crossings(graph: Graph, lines: list[Line]) -> int:
     return int((crosses & crosses.T & have_different_boxes).sum()) // 2  # each pair is in the matrix twice
 
 
-def main(folder: str) -> None:
+def main(npm_folder: str) -> None:
     """Measure the layouts of random graphs and of groups of a model."""
     decoder = FOLDER / "layouts.onnx"
     make_once(
@@ -106,7 +106,7 @@ def main(folder: str) -> None:
         lines = {"onnxwire": [lines_of(graph, layout) for graph, layout in zip(graphs, layouts, strict=True)]}
         command = ["node", "--input-type=module", "-e", script]
         process = subprocess.run(
-            command, input=json.dumps(graphs), stdout=subprocess.PIPE, text=True, cwd=folder, check=True
+            command, input=json.dumps(graphs), stdout=subprocess.PIPE, text=True, cwd=npm_folder, check=True
         )
         for name, result in json.loads(process.stdout).items():
             seconds[name], lines[name] = result["seconds"], result["lines"]

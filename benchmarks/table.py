@@ -33,7 +33,7 @@ def format_time(seconds: float | None) -> str:
 
 
 def format_times(samples: Samples) -> str:
-    """Format the median of the times of a side, with minimum and maximum."""
+    """Format the median of the times of a side, with minimum and maximum if there are several times."""
     median = format_time(samples.median("seconds"))
     if len(samples.seconds) < 2:
         return median

@@ -1,4 +1,4 @@
-"""An input of check_structure: a model of about 20 MB without large payloads that the official checker accepts."""
+"""An input of check_structure and official_tools: a model of about 20 MB that the official checker accepts."""
 
 import random
 from pathlib import Path

@@ -39,7 +39,7 @@ DIFFERENCES = {
     " official one, and checks that the plain encoding decodes to the same message.",
     "slices": "`del x[::2]` may crash the official runtime. For it, `delete_slice` deletes the elements one by one.",
     "pop": "`x.pop(n)` with an index out of range is an error; the official runtime removes the last element. Programs"
-    " do not call it.",
+    " do not do this.",
     "indices": "An index whose `__index__` fails, or that exceeds the machine's integers, raises the error that a list"
     " raises; the official runtime always raises TypeError. Programs use such indexes only where nothing is compared.",
     "other files": "`load` rejects bytes that look like another kind of file; the program then uses FromString.",

@@ -1,4 +1,4 @@
-/* List the nodes of an ONNX model and of the graphs in their attributes in one pass.
+/* List the nodes of the main graph of an ONNX model and of the graphs in their attributes.
 
    Each line has these columns, separated by tabs: domain and operator, name, inputs, outputs. Nodes of subgraphs are
    indented.

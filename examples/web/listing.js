@@ -1,4 +1,4 @@
-/** Lists the nodes and tensors of a model, in the order of the bytes, in one pass over its structure. */
+/** Lists the nodes and tensors of the main graph, subgraphs and functions of a model, in the order of the bytes. */
 import {DamagedError, Reader} from "./onnxwire.js";
 
 /** The maximum number of listed rows. */
@@ -33,7 +33,7 @@ const TYPE_NAMES = [
  * @property {number} nOutputs number of all outputs
  *
  * @typedef {object} TensorRow
- * @property {string} where "initializer", or the node and attribute
+ * @property {string} where path of the list or attribute with the tensor, such as "initializer" or "node[3].value"
  * @property {string} name
  * @property {string} type name of the data type, such as "float32"
  * @property {string} dims such as "1×3×224"
@@ -50,7 +50,7 @@ const TYPE_NAMES = [
  * @property {TensorRow[]} tensors
  */
 
-/** The model has more rows or longer names than a listing may contain. The listed rows are correct. */
+/** The model has more rows or longer names than a listing may contain. The listed rows are correct, but the last one may be incomplete. */
 export class LimitError extends Error {}
 
 class Lister {
@@ -196,7 +196,7 @@ class Lister {
  * @param {() => Promise<void> | void} [onRows] called about every 2,000 rows and at the end; it may wait or throw
  * @param {Listing} [listing]
  * @returns {Promise<Listing>} Rejects with LimitError, DamagedError, or an error of the source. Then `listing` contains
- *   the rows before the error.
+ *   the rows before the error, of which the last one may be incomplete.
  */
 export async function listModel(reader, onRows = () => {}, listing = newListing()) {
   await new Lister(reader, listing, onRows).model();

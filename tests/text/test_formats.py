@@ -137,7 +137,7 @@ def test_values_too_long_to_be_read_at_once_have_the_official_format(format, nam
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data())
-def test_output_of_the_official_runtime_is_read(format, name, data):
+def test_texts_of_the_official_printer_are_read_as_by_the_official_parser(format, name, data):
     message = PAIRS[name].official.FromString(data.draw(wire.valid_wire(PAIRS[name].ours.DESCRIPTOR, 2)))
     for style in format.parser_tests.STYLES:
         format.parser_tests.check(PAIRS[name], format.print_officially(message, **style))

@@ -181,7 +181,7 @@ def test_a_node_without_consumers_is_only_removed():
             "hides",
         ),
     ],
-    ids=["an input", "two outputs", "a second output", "no such input", "an omitted input", "a hidden name"],
+    ids=["input to output", "two outputs", "a second output", "no such input", "an omitted input", "a hidden name"],
 )
 def test_a_node_that_cannot_be_bypassed_is_rejected_without_changes(nodes, outputs, path, index, reason):
     model = model_of(nodes, outputs)

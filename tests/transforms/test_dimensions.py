@@ -89,6 +89,9 @@ def test_constant_shapes_with_the_old_size_are_reported_not_changed(is_node):
     model = model_of(nodes, [value("x", [1, 3])], [value("y", [1, 3])], [] if is_node else [shape])
     changed_model, changes = change_dimensions(model, {"x[0]": 4})
     assert changes.constants == ["Reshape flat: shape = [1, 3]"]
+    graph = changed_model.graph
+    constant = graph.node[0].attribute[0].t if is_node else graph.initializer[0]
+    assert constant.numpy().tolist() == [1, 3]
     assert dims_of(changed_model)["x"] == [4, 3]
 
 

@@ -62,7 +62,7 @@ def reads_undefined_values(model):
 
 @pytest.fixture(scope="module")
 def bases():
-    """Return models with more than three nodes, all of different names or outputs."""
+    """Return models of more than three nodes with distinct names or outputs that read only defined values."""
     models = [onnx.load(DIGITS)]
     for file in [file for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 40]:
         model = onnx.load(Path(ONNX_FOLDER, file), load_external_data=False)

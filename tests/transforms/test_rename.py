@@ -134,25 +134,26 @@ def test_skipping_messages_without_the_names_changes_no_result(model, names):
     assert model == copy
 
 
-def nested_model(path):
+def nested_model(subgraph_kind):
     """Make a model with a graph that defines 'a' and adds 'a' to 'f' of the main graph.
 
-    path: "then_branch" for a branch of a node, "algorithm" for a training graph, any other text for a branch in one.
+    subgraph_kind: "then_branch" for a branch of a node, "algorithm" for a training graph, any other text for a branch
+        in a training graph.
     """
     model = ModelProto()
     model.graph.node.add(op_type="Src", output=["f"])
-    if path == "then_branch":
-        subgraph = model.graph.node.add(op_type="If").attribute.add(name=path).g
-    elif path == "algorithm":
+    if subgraph_kind == "then_branch":
+        subgraph = model.graph.node.add(op_type="If").attribute.add(name=subgraph_kind).g
+    elif subgraph_kind == "algorithm":
         subgraph = model.training_info.add().algorithm
     else:
-        subgraph = model.training_info.add().algorithm.node.add(op_type="If").attribute.add(name=path).g
+        subgraph = model.training_info.add().algorithm.node.add(op_type="If").attribute.add(name=subgraph_kind).g
     subgraph.node.add(op_type="C", output=["a"])
     subgraph.node.add(op_type="Add", input=["a", "f"], output=["y"])
     return model
 
 
-@pytest.mark.parametrize("path", ["then_branch", "algorithm", "graph inside the algorithm"])
+@pytest.mark.parametrize("subgraph_kind", ["then_branch", "algorithm", "graph inside the algorithm"])
 @pytest.mark.parametrize(
     ("names", "reason"),
     [
@@ -161,8 +162,8 @@ def nested_model(path):
         ({"f": "a"}, "a value called 'a' already exists; choose another name for 'f'"),
     ],
 )
-def test_two_values_visible_in_one_graph_never_get_the_same_name(path, names, reason):
-    model = nested_model(path)
+def test_two_values_visible_in_one_graph_never_get_the_same_name(subgraph_kind, names, reason):
+    model = nested_model(subgraph_kind)
     bytes_before = model.SerializeToString()
     with pytest.raises(EditError, match=re.escape(reason)):
         onnxwire.rename_values(model, names)

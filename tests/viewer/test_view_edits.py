@@ -220,7 +220,7 @@ def npy(header):
         ("../../x", b"", "neither"),
     ],
 )
-def test_the_error_of_a_file_of_another_format_hides_the_temporary_path(edits, tmp_path, name, data, reason):
+def test_the_error_of_a_rejected_file_hides_the_temporary_path(edits, tmp_path, name, data, reason):
     (tmp_path / "d").write_bytes(data)
     with open(tmp_path / "d", "rb") as file_object, pytest.raises(EditError, match=reason) as excinfo:
         edits.uploads.add(name, len(data), file_object.read)

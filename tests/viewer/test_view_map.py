@@ -229,6 +229,8 @@ def test_a_path_is_highlighted_in_all_groups():
     highlighted_labels = [box["label"] for box in queries.map("graph", **ends)["boxes"] if box.get("lit")]
     assert highlighted_labels == ["/embed/Gather", "layers.0", "/head/MatMul"]
     assert [edge["lit"] for edge in queries.map("graph", **ends)["edges"]].count(True) == 2
+    layer_boxes = queries.map("graph/1*3", **ends)["boxes"]
+    assert [box.get("lit") for box in layer_boxes if box["kind"] == "node"] == [True] * 4
     # The path may also lead against the direction of edges.
     assert queries.route("graph.node[25]", "graph.node[0]")["nodes"] == 26
 

@@ -278,7 +278,7 @@ def test_a_hundred_connections_at_once_are_accepted():
             stack.enter_context(connect(server))
 
 
-# Incomplete requests: nothing, the first line, a part of the head, or a part of the body.
+# Incomplete requests: nothing, or a part of the first line, of the head or of the body.
 INCOMPLETE_REQUESTS = [
     "",
     "GET / HT",
