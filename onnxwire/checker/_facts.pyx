@@ -14,15 +14,19 @@ from libc.string cimport memset
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, Record, read_record, read_varint,
 )
+from onnxwire.checker._sheets cimport (
+    CHILD, CHILDREN, CLASH, LIST, MERGED, NUMBER, PAYLOAD, SPAN, TEXT, UNKNOWN, Column, Records, Run, add_element,
+    add_row, allocate_column, clear_rows, element_bytes, free_sheet, next_capacity, widen_sheet,
+)
 from onnxwire.index.interning cimport find_text, free_texts, grow_array, hash_and_prefetch, intern, prefetch
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport FAR_SKIP_BYTES, advise_far
-from onnxwire.engine.memory cimport calloc, free, malloc
+from onnxwire.engine.memory cimport calloc, free
 from onnxwire.engine.partial cimport LONG_BYTES
 from onnxwire.engine.fetch_structure cimport NO_LIMIT, fetch_structure
 from onnxwire.engine.payload cimport new_payload
 from onnxwire.engine.table cimport (
-    BYTES, ENUM, INT32, MESSAGE, STRING, Table, TableOwner, TableRef, find_field, has_value,
+    BYTES, ENUM, INT32, MESSAGE, STRING, Slot, Table, TableOwner, TableRef, find_field, has_value,
 )
 from onnxwire.engine.view cimport table_of
 
@@ -36,149 +40,15 @@ cdef enum Outcome:
     OVER_LIMIT             # memory or row numbers are exhausted
 
 cdef enum:
-    BATCH_ROWS = 256       # rows that are initialized at a time
-    # A sheet or array with this capacity or more is not enlarged: row numbers have 32 bits.
+    # An array with this capacity or more is not enlarged.
     MAX_CAPACITY = 1 << 29
     PREFETCH_ROWS = 8      # the bytes of a message are prefetched into the processor's cache so many rows ahead
-    MAX_GROWTH = 8         # a sheet or list grows at most by this factor at once
 
 # Repeated numbers and bytes are payload and are not read, except these fields, whose values the rules compare.
 _LISTED_FIELDS = frozenset({
     "TensorProto.dims", "SparseTensorProto.dims", "ShardingSpecProto.device", "IntIntListEntryProto.value",
     "MapProto.keys", "MapProto.string_keys",
 })
-
-
-cdef inline size_t element_bytes(Column kind) noexcept nogil:
-    """Return the size in bytes of an element of a column."""
-    if kind == NUMBER or kind == CHILDREN or kind == LIST:
-        return 8
-    if kind == SPAN:
-        return sizeof(Slot)
-    if kind == PAYLOAD:
-        return sizeof(Records)
-    return 4
-
-
-cdef int32_t next_capacity(int32_t capacity, const Sheet* parents, int32_t row, const uint8_t* at) noexcept nogil:
-    """Return a larger capacity for a full sheet or list, or -1 if row numbers are exhausted.
-
-    parents, row, at: the message that gets a new child or element, and the position of the scan in it. The capacity is
-    an estimate of the final number: if half of the parents have been scanned, twice the present number. So arrays are
-    rarely copied; memory that is not written is not resident.
-    """
-    cdef int64_t minimum = <int64_t>capacity + capacity // 2 + 16
-    cdef double n_scanned = row
-    cdef double estimate = 0
-    if capacity >= MAX_CAPACITY:
-        return -1
-    if parents.p[row] <= at < parents.p[row] + parents.length[row]:
-        n_scanned += <double>(at - parents.p[row]) / <double>parents.length[row]
-    if n_scanned > 0:
-        estimate = 1.125 * capacity * parents.n / n_scanned
-    return <int32_t>max(minimum, <int64_t>min(estimate, <double>capacity * MAX_GROWTH, <double>MAX_CAPACITY))
-
-
-cdef int widen_sheet(Sheet* sheet, int32_t capacity) noexcept nogil:
-    """Increase the capacity of a sheet. Return -1 if capacity is -1, or if memory is exhausted."""
-    cdef uint32_t i
-    cdef int32_t old_capacity = sheet.capacity
-    if capacity < 0:
-        return -1
-    if (
-        grow_array(<void**>&sheet.p, capacity, 8) or grow_array(<void**>&sheet.length, capacity, 8)
-        or grow_array(<void**>&sheet.parent, capacity, 4) or grow_array(<void**>&sheet.index, capacity, 4)
-        or grow_array(<void**>&sheet.edge, capacity, 2) or grow_array(<void**>&sheet.depth, capacity, 1)
-        or grow_array(<void**>&sheet.flags, capacity, 1) or grow_array(<void**>&sheet.present, capacity, 4)
-    ):
-        return -1
-    for i in range(sheet.table.n_fields):
-        if sheet.columns[i] != NULL and grow_array(&sheet.columns[i], capacity, element_bytes(sheet.kinds[i])):
-            return -1
-    if sheet.part != NULL:
-        if grow_array(<void**>&sheet.part, capacity, 4):
-            return -1
-        memset(sheet.part + old_capacity, 0xFF, <size_t>(capacity - old_capacity) * 4)
-    sheet.capacity = capacity
-    return 0
-
-
-cdef inline void clear_rows(Sheet* sheet, uint32_t slot, int32_t first, int32_t last) noexcept nogil:
-    """Mark the field as absent in the rows from first to last - 1: all values are 0, or -1 in a CHILD column."""
-    cdef size_t size = element_bytes(sheet.kinds[slot])
-    memset(
-        <uint8_t*>sheet.columns[slot] + <size_t>first * size, 0xFF if sheet.kinds[slot] == CHILD else 0,
-        <size_t>(last - first) * size,
-    )
-
-
-cdef int allocate_column(Sheet* sheet, uint32_t slot) noexcept nogil:
-    """Allocate the column of a field at its first value; most fields occur in no message."""
-    sheet.columns[slot] = malloc(<size_t>sheet.capacity * element_bytes(sheet.kinds[slot]))
-    if sheet.columns[slot] == NULL:
-        return -1
-    clear_rows(sheet, slot, 0, sheet.n_initialized)
-    return 0
-
-
-cdef void initialize_rows(Sheet* sheet) noexcept nogil:
-    """Initialize the columns of the next rows; few at a time, so that unused memory is not touched."""
-    cdef int32_t first = sheet.n_initialized
-    cdef int32_t last = first + BATCH_ROWS if sheet.capacity - first > BATCH_ROWS else sheet.capacity
-    cdef uint32_t i
-    for i in range(sheet.table.n_fields):
-        if sheet.columns[i] != NULL:
-            clear_rows(sheet, i, first, last)
-    memset(sheet.present + first, 0, <size_t>(last - first) * 4)
-    memset(sheet.flags + first, 0, <size_t>(last - first))
-    sheet.n_initialized = last
-
-
-cdef int32_t add_row(
-    Sheet* sheet, const uint8_t* p, uint64_t n, int32_t parent, int16_t edge, int32_t index, uint8_t depth
-) noexcept nogil:
-    """Add an empty row to a sheet that is not full. Return its number."""
-    cdef int32_t row = sheet.n
-    if row == sheet.n_initialized:
-        initialize_rows(sheet)
-    sheet.p[row] = p
-    sheet.length[row] = n
-    sheet.parent[row] = parent
-    sheet.index[row] = index
-    sheet.edge[row] = edge
-    sheet.depth[row] = depth
-    sheet.n = row + 1
-    return row
-
-
-cdef int add_element(
-    Facts self, Sheet* sheet, uint32_t slot, int32_t row, const uint8_t* at, int64_t value
-) noexcept nogil:
-    """Append an element to the list of a field. Return -1 if memory or row numbers are exhausted.
-
-    row: the message that contains the element. at: the first byte of the element's value.
-    """
-    cdef List* elements = &sheet.lists[slot]
-    cdef Run* run = &(<Run*>sheet.columns[slot])[row]
-    cdef int32_t capacity
-    if elements.n == elements.capacity:
-        capacity = next_capacity(elements.capacity, sheet, row, at)
-        if (
-            capacity < 0
-            or grow_array(<void**>&elements.parent, capacity, 4) or grow_array(<void**>&elements.index, capacity, 4)
-            or grow_array(<void**>&elements.start, capacity, 8) or grow_array(<void**>&elements.value, capacity, 8)
-        ):
-            return -1
-        elements.capacity = capacity
-    if run.n == 0:
-        run.first = elements.n
-    elements.parent[elements.n] = row
-    elements.index[elements.n] = run.n
-    elements.start[elements.n] = at - self.document.start
-    elements.value[elements.n] = value
-    elements.n += 1
-    run.n += 1
-    return 0
 
 
 # --- the scan
@@ -245,7 +115,7 @@ cdef Outcome add_numbers(
         p = read_varint(p, end, &value)
         if p == NULL:
             return DAMAGED
-        if add_element(self, sheet, field.slot, row, start, <int64_t>value):
+        if add_element(sheet, field.slot, row, start, start - self.document.start, <int64_t>value):
             return OVER_LIMIT
     return DECODED
 
@@ -287,7 +157,7 @@ cdef int intern_all_queued(Facts self) noexcept nogil:
 
 cdef Outcome add_text(Facts self, Sheet* sheet, int32_t row, uint32_t slot, const Record* record) noexcept nogil:
     """Add a string to the field's list."""
-    if add_element(self, sheet, slot, row, record.value, 0):
+    if add_element(sheet, slot, row, record.value, record.value - self.document.start, 0):
         return OVER_LIMIT
     return queue_string(self, sheet, slot, sheet.lists[slot].n - 1, record)
 
@@ -563,35 +433,10 @@ cdef class Facts:
             raise decode_error(document, document.start, document.end)
 
     def __dealloc__(self):
-        cdef Sheet* sheet
         cdef Py_ssize_t i
-        cdef uint32_t k
         if self.sheets != NULL:
             for i in range(self.n_sheets):
-                sheet = &self.sheets[i]
-                if sheet.table != NULL:
-                    for k in range(sheet.table.n_fields):
-                        if sheet.columns != NULL:
-                            free(sheet.columns[k])
-                        if sheet.lists != NULL:
-                            free(sheet.lists[k].parent)
-                            free(sheet.lists[k].index)
-                            free(sheet.lists[k].start)
-                            free(sheet.lists[k].value)
-                free(sheet.kinds)
-                free(sheet.columns)
-                free(sheet.lists)
-                free(sheet.child_sheets)
-                free(sheet.edges)
-                free(sheet.p)
-                free(sheet.length)
-                free(sheet.parent)
-                free(sheet.index)
-                free(sheet.edge)
-                free(sheet.depth)
-                free(sheet.flags)
-                free(sheet.present)
-                free(sheet.part)
+                free_sheet(&self.sheets[i])
         free(self.sheets)
         free(self.parts)
         free(self.unknown)

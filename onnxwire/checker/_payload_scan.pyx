@@ -11,7 +11,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, Record, count_varints, read_record, read_varint,
 )
-from onnxwire.checker._facts cimport PAYLOAD, Facts, Part, Records, Sheet, is_utf8
+from onnxwire.checker._facts cimport Facts, Part
+from onnxwire.checker._sheets cimport PAYLOAD, Records, Sheet
+from onnxwire.index.interning cimport is_utf8
 from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, memory_of
 from onnxwire.engine.table cimport INT32, Slot
 

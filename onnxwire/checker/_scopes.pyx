@@ -8,7 +8,8 @@ from cython cimport critical_section, final
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
-from onnxwire.checker._facts cimport Facts, List, Run, Sheet
+from onnxwire.checker._facts cimport Facts
+from onnxwire.checker._sheets cimport List, Run, Sheet
 from onnxwire.index.interning cimport grow_array
 from onnxwire.engine.memory cimport calloc, free
 from onnxwire.index.names cimport INITIALIZER, INPUT, NODE, Definition, Kind, Names

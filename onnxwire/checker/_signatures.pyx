@@ -9,7 +9,8 @@ from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
-from onnxwire.checker._facts cimport Facts, List, Run
+from onnxwire.checker._facts cimport Facts
+from onnxwire.checker._sheets cimport List, Run
 from onnxwire.index.interning cimport Texts
 
 cdef enum:

@@ -11,7 +11,8 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_START_GROUP, WIRE_VARINT, Record, read_any_tag, read_record, read_varint, varint_size,
 )
-from onnxwire.checker._facts cimport LIST, Facts, Sheet
+from onnxwire.checker._facts cimport Facts
+from onnxwire.checker._sheets cimport LIST, Sheet
 from onnxwire.index.interning cimport grow_array
 from onnxwire.engine.document cimport FAR_SKIP_BYTES, advise_far
 from onnxwire.engine.memory cimport free
