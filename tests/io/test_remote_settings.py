@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from object_server import ObjectServer
 from served_models import model
 
 import onnxwire as ow
-from onnxwire.io.remote import stores
+from onnxwire.io.remote import http_store, stores
 from onnxwire.io.remote.address import Site, parse_address
 from onnxwire.io.remote.address_listing import find_files
 from onnxwire.io.remote.http_client import _seconds_to_wait
@@ -249,6 +250,30 @@ def test_names_with_escaped_slashes_are_listed_unchanged(servers) -> None:
         f"{model_server.url}/d%2Fe/a%2Fb%2B.onnx",
         f"{model_server.url}/d%2Fe/f/g%2Bh.onnx",
     ]
+
+
+def test_a_list_of_a_folder_that_is_too_long_is_an_error(servers, monkeypatch) -> None:
+    model_server, _ = servers
+    monkeypatch.setattr(http_store, "_MAX_LIST_BYTES", 1000)
+    model_server.state.folder_list = b" " * 1001
+    (error,) = find_files([f"{model_server.url}/d/"])
+    assert "longer than 1,000 bytes" in str(error)
+
+
+def test_a_failed_connection_is_reported_when_a_folder_is_listed() -> None:
+    with socket.socket() as unused:  # is bound, but does not listen
+        unused.bind(("127.0.0.1", 0))
+        options = {"retry_config": {"max_retries": 0}}
+        (error,) = find_files([f"http://127.0.0.1:{unused.getsockname()[1]}/d/"], options)
+    assert "the connection was refused" in str(error)
+
+
+@pytest.mark.parametrize("certificate", ["not PEM", b"\xff", b"-----BEGIN CERTIFICATE-----"])
+def test_an_invalid_root_certificate_is_named_in_the_error(servers, certificate) -> None:
+    model_server, _ = servers
+    options = {"client_options": {"root_certificate": certificate}}
+    with pytest.raises(ow.SourceError, match="root_certificate of client_options"):
+        ow.load(f"https://{model_server.host}/d/m.onnx", storage_options=options)
 
 
 def test_a_folder_with_a_key_that_contains_two_slashes_is_listed_with_boto3_only(monkeypatch) -> None:

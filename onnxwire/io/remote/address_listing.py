@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from onnxwire.errors import SourceError, count_text
 from onnxwire.io.remote.address import HUB_SCHEME, WEB_SCHEMES, address_below, parse_address
-from onnxwire.io.remote.failures import RangeError, UnknownHostError
+from onnxwire.io.remote.failures import RangeError, RequestError, UnknownHostError
 from onnxwire.io.remote.loop import run
 from onnxwire.io.remote.remote_document import hosts_of
 from onnxwire.io.remote.stores import open_store, reader_of, source_error
@@ -195,7 +195,7 @@ async def _list(folder: str, pattern: list[str] | None, options: Options) -> lis
     except SourceError:
         raise
     except Exception as error:
-        if address.scheme in WEB_SCHEMES:
+        if isinstance(error, RequestError) and error.kind == "unlisted":
             raise SourceError(errno.EOPNOTSUPP, _LIST_ERROR, address.shown_folder) from None
         raise source_error(error, address.shown_folder) from None
     if not files:

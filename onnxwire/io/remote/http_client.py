@@ -244,7 +244,7 @@ class HttpClient:
                     reason = f"{error}, {n_tries} times" if n_tries > 1 else str(error)
                     if error.wait:
                         reason += f", and asks to wait {count_text(round(error.wait), 'second')}"
-                    raise RequestError(reason, error.kind) from None
+                    raise RequestError(reason, error.kind, is_transient=error.is_transient) from None
             await asyncio.sleep(seconds)
             wait = min(wait * self._wait_base, self._max_wait)
         raise AssertionError
@@ -542,7 +542,12 @@ class HttpClient:
             context = ssl.create_default_context()
             if self._roots is not None:
                 roots = self._roots
-                context.load_verify_locations(cadata=roots.decode() if isinstance(roots, bytes) else roots)
+                try:
+                    context.load_verify_locations(cadata=roots.decode() if isinstance(roots, bytes) else roots)
+                except (ssl.SSLError, ValueError, TypeError):
+                    raise RequestError(
+                        "root_certificate of client_options is not a certificate in PEM format"
+                    ) from None
             if self._allows_invalid:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE

@@ -63,14 +63,20 @@ class HttpStore:
             headers=headers,
             limits={207: _MAX_LIST_BYTES},
         )
-        response = await self._client.send(request)
+        unlisted_error = RequestError("the server does not list folders", "unlisted")
+        try:
+            response = await self._client.send(request)
+        except RequestError as error:  # servers that do not list folders reject the method with various statuses
+            raise error if error.is_transient or error.kind == "refused" else unlisted_error from None
+        if response.status == 207 and response.body is None:
+            raise RequestError(f"the server's list of the folder is longer than {_MAX_LIST_BYTES:,} bytes")
         # "<!" could begin definitions of entities that expand to gigabytes.
         if response.status != 207 or response.body is None or b"<!" in response.body:
-            raise RequestError("the server does not list folders")
+            raise unlisted_error
         try:
             root = fromstring(bytes(response.body).decode())
         except (ParseError, ValueError):
-            raise RequestError("the server does not list folders") from None
+            raise unlisted_error from None
         folder_path = _segments(folder.key)[:-1]
         for entry in root.iterfind("{DAV:}response"):
             # The path is split before it is decoded, because an escaped slash belongs to a name.

@@ -92,6 +92,8 @@ def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> st
     client = dict((options or {}).get("client_options") or {})
     headers = client.get("default_headers") or {}
     client["default_headers"] = {name: headers[name] for name in headers if not _SECRET_HEADER.search(str(name))}
+    if client.get("proxy_url"):  # without the user name and password before "@"
+        client["proxy_url"] = re.sub(r"^([^/?#]*//)?[^/?#]*@", r"\1", str(client["proxy_url"]))
     identifying_options["client"] = {
         name: client[name] for name in ("default_headers", "proxy_url") if client.get(name)
     }
