@@ -11,7 +11,8 @@ class RequestError(Exception):
     """An HTTP request failed. The text contains no password, header or query.
 
     kind: "missing", "forbidden", "changed", "refused" (by this client), "unlisted" (the server does not list folders),
-    or "" for any other reason. is_transient: whether to retry. wait: the seconds to wait before the retry, as the server requires (Retry-After).
+    or "" for any other reason. is_transient: whether a retry may succeed. wait: the seconds to wait before the retry,
+    as the server requires (Retry-After).
     """
 
     def __init__(self, reason: str, kind: str = "", *, is_transient: bool = False, wait: float = 0) -> None:
