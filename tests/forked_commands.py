@@ -172,7 +172,9 @@ if __name__ == "__main__":
     try:
         status = main()
     except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else 0
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        status = end.code if isinstance(end.code, int) else end.code is not None
     except BaseException:
         sys.excepthook(*sys.exc_info())
     # The normal exit of the interpreter takes longer than most commands.

@@ -268,9 +268,10 @@ INEXACT_SIZE_LIBRARY_OPERATORS = (
     "GreedySearch", "Sampling", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "TfIdfVectorizer", "RNN", "GRU", "LSTM",
     "OneHotEncoder", "FusedMatMul", "TransposeMatMul", "CropAndResize", "RoiAlign", "ArrayFeatureExtractor",
 )  # fmt: skip
-# Operators on strings whose output is treated as having strings as long as those of their inputs.
+# Operators on strings whose output is treated as having strings as long as those of their inputs. StringSplit and
+# Tokenizer are absent: their strings are parts of those of the input.
 TEXT_OPERATORS = frozenset(
     ("Identity", "Reshape", "Expand", "Tile", "Gather", "GatherElements", "GatherND", "Concat", "Where", "Squeeze",
-     "Unsqueeze", "Transpose", "Flatten", "StringNormalizer", "StringConcat", "StringSplit", "Slice", "Split", "Pad",
-     "If", "Loop", "Scan", "Cast", "Compress", "ScatterElements", "ScatterND", "Tokenizer", "Unique")
+     "Unsqueeze", "Transpose", "Flatten", "StringNormalizer", "StringConcat", "Slice", "Split", "Pad", "If",
+     "Loop", "Scan", "Cast", "Compress", "ScatterElements", "ScatterND", "Unique")
 )  # fmt: skip

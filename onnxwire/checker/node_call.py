@@ -131,9 +131,9 @@ class NodeCall:
         """Return the value of Constant, or the element that ConstantOfShape repeats; None if it is unknown."""
         for name in ("value", "value_ints", "value_int", "value_floats", "value_float"):
             attribute = self.attribute(name)
-            if attribute is None:
+            if attribute is None or (name == "value" and not attribute.HasField("t")):
                 continue
-            if name == "value" and attribute.HasField("t"):
+            if name == "value":
                 value = self.owner.value_of_tensor(attribute.t)
                 if value.data is None:
                     value.tensor = self._own_tensor()

@@ -156,6 +156,16 @@ def test_a_value_of_ordinary_size_is_accepted(name):
     assert not bounds.elements and not bounds.overflows and bounds.total is None
 
 
+@each("op_type, is_reported", [("Identity", True), ("StringSplit", False)], ids=str)
+def test_parts_of_a_string_are_not_counted_as_long_as_the_string(op_type, is_reported):
+    nodes = [
+        _node("Constant", [], "text", value_string="a " * (1 << 12)),
+        _node(op_type, ["text"], "parts"),
+        _node("Expand", ["parts", "shape"]),
+    ]
+    assert bool(_bounds(_model(nodes, {"shape": [1 << 22, 1]})).texts) == is_reported
+
+
 def test_max_elements_is_the_limit_of_small_values_too():
     data = _model([_node("ConstantOfShape", ["s"])], {"s": [1000]})
     options = {"untrusted": True, "select": "security-resource-elements"}
