@@ -80,11 +80,12 @@ def heat_map(
     row. at: for each axis, the index of the drawn slice, by default 0; those of the two drawn axes are ignored. window:
     top, left, bottom and right of the drawn part, by default all. size: the maximum number of rows and columns of
     cells. extreme: use the finite value farthest from 0 instead of the mean.
-    If the window occupies more than 8 MiB, each block is represented by some of its lines, or some elements of one
-    line; a line runs along the axis that comes later in the shape.
+    In a large window (see MAX_READ_BYTES), a block is represented by some of its lines, or some elements of one line; a
+    line runs along the axis that comes later in the shape.
     Returns values (row by row, None for a cell without finite elements or whose sum overflows), height and width in
     cells, shape of the slice, window, axes, at, low and high (the least and the greatest cell, None if there is none),
-    read (the number of elements read), nonfinite (how many of these are NaN or infinite) and elements (of the window).
+    read (the number of elements in the blocks or representing them), nonfinite (how many of these are NaN or infinite)
+    and elements (of the window).
     Raises TensorError for strings, for axes that are equal or do not exist and for an index out of range, and the
     exceptions of `TensorProto.numpy`.
     """
@@ -216,7 +217,7 @@ class _Values:
         self.element_bits = self.storage.data_type.bits
         if self.storage.data_type is STRING:
             raise tensor_error(tensor, "strings have no histogram and no heat map", TensorError)
-        # Packed sub-byte elements and payloads that are not mapped are read when they are drawn. All other tensors are
+        # Packed sub-byte elements and payloads that are not mapped are read for each sample or line. All other tensors are
         # arrays: mapped payloads without a copy, typed fields decoded once.
         is_payload = self.storage.field in ("raw_data", "external_data")
         self.array: Array | None = None
