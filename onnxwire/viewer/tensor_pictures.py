@@ -30,12 +30,12 @@ _SAMPLE_COUNT = 64  # number of samples that represent a large tensor in a histo
 def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
     """Compute a histogram of the values of a tensor.
 
-    tensor: a tensor of numbers; complex numbers are measured by magnitude. bins: the number of bins, as for `measure`.
-    whole: read all elements; otherwise, of a tensor of more than 2,097,152 elements, only 64 samples of 32,768 adjacent
-    elements at equal distances are read.
+    tensor: a tensor of numbers; complex numbers are measured by magnitude. bins: the maximum number of bins; integers
+    of a smaller range have one bin each. whole: read all elements; otherwise, of a tensor of more than 2,097,152
+    elements, only 64 samples of 32,768 adjacent elements at equal distances are read.
     Returns low, high and counts of the histogram, min, max, mean, std, zeros and nan as in `measure`, infinite (`inf`
-    in `measure`), read (the number of elements read) and elements (of all). Without finite elements, low, high, min,
-    max, mean and std are None. A mean or std that is not finite is None, too.
+    in `measure`), read (the number of elements read) and elements (of all). Without finite elements, counts is empty,
+    and low, high, min, max, mean and std are None. A mean or std that is not finite is None, too.
     Raises TensorError for strings, and the exceptions of `TensorProto.numpy`.
     """
     import numpy as np
@@ -84,7 +84,7 @@ def heat_map(
     line runs along the axis that comes later in the shape.
     Returns values (row by row, None for a cell without finite elements or whose sum overflows), height and width in
     cells, shape of the slice, window, axes, at, low and high (the least and the greatest cell, None if there is none),
-    read (the number of elements in the blocks or representing them), nonfinite (how many of these are NaN or infinite)
+    read (the number of elements from which the cells were computed), nonfinite (how many of these are NaN or infinite)
     and elements (of the window).
     Raises TensorError for strings, for axes that are equal or do not exist and for an index out of range, and the
     exceptions of `TensorProto.numpy`.
@@ -218,7 +218,7 @@ class _Values:
         if self.storage.data_type is STRING:
             raise tensor_error(tensor, "strings have no histogram and no heat map", TensorError)
         # Packed sub-byte elements and payloads that are not mapped are read for each sample or line. All other tensors are
-        # arrays: mapped payloads without a copy, typed fields decoded once.
+        # arrays: payloads in a mapping or in memory without a copy, typed fields decoded once.
         is_payload = self.storage.field in ("raw_data", "external_data")
         self.array: Array | None = None
         if not self.count or not (is_payload and (self.storage.data_type.is_packed or self.storage.is_unmapped)):

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 import onnxwire
 from onnxwire.checker.constant_inputs import ARGUMENT
 from onnxwire.checker.facts import Facts
-from onnxwire.checker.rules.security_resources import has_nested_repeat
+from onnxwire.checker.rules.security_resources import can_backtrack_excessively
 from onnxwire.checker.shape_bounds import ShapeBounds
 from onnxwire.engine.document import Document
 
@@ -283,7 +283,7 @@ def test_each_of_many_indices_is_compared(n_out_of_range, is_reported):
     ids=str,
 )
 def test_an_expression_that_can_backtrack_excessively_is_found(expression, is_reported):
-    assert has_nested_repeat(expression) is is_reported
+    assert can_backtrack_excessively(expression) is is_reported
 
 
 WEIGHTS = {"w": np.zeros((1, 16, 3), np.float32), "r": np.zeros((1, 16, 4), np.float32)}

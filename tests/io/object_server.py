@@ -81,7 +81,7 @@ class State:
     modified: str | None = "Mon, 02 Jun 2025 10:00:00 GMT"
     has_ranges: bool = True
     redirects: dict[str, tuple[int, str | None]] = field(default_factory=dict)  # status and Location, by path
-    # Called before the answer, with the index of the request in `requests`.
+    # Called before the answer to a HEAD or GET request, with the index of the request in `requests`.
     on_request: Callable[[State, int], None] | None = None
     extra_headers: dict[str, str] = field(default_factory=dict)  # additional headers of files
     folder_list: bytes | None = None  # the answer to PROPFIND

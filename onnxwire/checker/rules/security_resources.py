@@ -416,7 +416,7 @@ def expression(facts: Facts) -> Iterator[Finding]:
     for row in true_rows(is_expression & attributes.has("s")).tolist():
         if 0 < lengths[row] <= _MAX_EXPRESSION_BYTES:
             text = bytes_at(facts.document, int(offsets[row]), int(offsets[row] + lengths[row]))
-            if has_nested_repeat(text.decode("utf-8", "replace")):
+            if can_backtrack_excessively(text.decode("utf-8", "replace")):
                 rows_with_fault.append(row)
     yield attributes.at(
         rows_with_fault,
@@ -442,7 +442,7 @@ class _OpenGroup:
         return len(set(self.first_tokens)) < len(self.first_tokens)
 
 
-def has_nested_repeat(expression: str) -> bool:
+def can_backtrack_excessively(expression: str) -> bool:
     """Return whether a regular expression has repeats that take exponential or cubic time in engines that backtrack.
 
     Such repeats are: a repeated group that contains a repeat, or alternatives with the same first token; and three

@@ -67,7 +67,7 @@ add_path_attacks(attack, [("through-folder",
     "The location is folder/../../outside.bin: a check of the first component passes.", "folder/../../outside.bin"), (
     "dot-parent", "The location is ./../outside.bin.", "./../outside.bin"), ("double-slash",
     "The location is .//..//outside.bin.", ".//..//outside.bin"), ("long-way",
-    "The location goes up and down 50 times.", "a/../" * 50 + OUTSIDE)], cve="CVE-2024-27318")
+    "The location goes down and up 50 times.", "a/../" * 50 + OUTSIDE)], cve="CVE-2024-27318")
 add_path_attacks(attack, [("backslash", "The location is ..\\outside.bin: up on Windows, a file name on POSIX.",
     "..\\outside.bin"), ("mixed-slashes", "The location is folder\\..\\../outside.bin.",
     "folder\\..\\../outside.bin"), ("four-dots",
