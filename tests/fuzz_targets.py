@@ -59,7 +59,7 @@ def encode(data: bytes) -> None:
 
 
 class Choices(random.Random):
-    """A random generator whose numbers come from bytes, so that a changed byte usually changes one choice of a program."""
+    """A random generator whose numbers come from bytes: a changed byte often changes only one choice of a program."""
 
     def __init__(self, data: bytes):
         super().__init__(0)
