@@ -78,8 +78,8 @@ def exhaust(iterable):
 
 
 def command_call(*words):
-    """Return a call of a command; PATH and OUT become the paths of the model and of an output file. The size of that
-    file counts as output."""
+    """Return a call of a command; PATH and OUT become the paths of the input file and of an output file. The size of
+    the latter counts as output."""
 
     def call(path, folder):
         out = os.path.join(folder, "out")

@@ -149,6 +149,7 @@ attack("reserved-words", "Names that C, Python or JavaScript reserve or treat sp
     ["int"]), node("Neg", ["int"], ["class"]), node("Neg", ["class"], ["__proto__"]), node("Neg", ["__proto__"],
     ["constructor"]), node("Neg", ["constructor"], ["y"])]))
 attack("numbers", "Names that look like numbers, booleans or null.", network([node("Neg", ["x"], ["0"]),
-    node("Neg", ["0"], ["-1"]), node("Neg", ["-1"], ["true"]), node("Neg", ["true"], ["null"]), node("Neg", ["null"], ["y"])]))
+    node("Neg", ["0"], ["-1"]), node("Neg", ["-1"], ["true"]), node("Neg", ["true"], ["null"]), node("Neg", ["null"],
+    ["y"])]))
 attack("device-names", "Names of Windows devices, for tools that export tensors.", model_with_extras([values(name,
     [1.0]) for name in ("CON", "NUL", "COM1", "aux.txt")]))

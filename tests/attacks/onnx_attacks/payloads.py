@@ -292,8 +292,9 @@ attack("pdf", "A PDF header and a document are in the first 1,024 bytes.", recor
     content.PDF) + model_with_extras())
 attack("html", "The model begins with HTML and script in an unknown field.", record(1000,
     b"<!doctype html>" + content.JAVASCRIPT) + model_with_extras())
-attack("shell", "The second line of the file is a shell command; sh skips the first.", record(1000,
-    b"\nid; exit\n") + model_with_extras())
+# The tag and length of this record are the line "J", which sh reports as an unknown command.
+attack("shell", "The second line of the file is a shell command, which sh runs.",
+    record(9, b" id; exit\n") + model_with_extras())
 
 
 def tar_model():
