@@ -98,7 +98,7 @@ def heat_map(
     n_added_axes = len(shape) - rank
     rows, columns = axes if axes is not None else (len(shape) - 2, len(shape) - 1)
     if rows == columns or not (0 <= rows < len(shape) and 0 <= columns < len(shape)):
-        raise tensor_error(tensor, f"{rows} and {columns} are not two of its axes, 0 to {len(shape) - 1}")
+        raise tensor_error(tensor, f"{rows} and {columns} are not two different axes from 0 to {len(shape) - 1}")
     indices = [*(at or ()), *[0] * len(shape)][: len(shape)]
     for axis, (index, length) in enumerate(zip(indices, shape, strict=True)):
         if axis not in (rows, columns) and not 0 <= index < max(length, 1):

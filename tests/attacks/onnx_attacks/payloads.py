@@ -1,4 +1,4 @@
-"""Content that does not belong in a model: programs, archives and scripts in tensors, texts and unknown fields."""
+"""Payloads: programs, archives, scripts, instructions and other content that does not belong in a model."""
 # fmt: off
 
 from __future__ import annotations
