@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Return the number of processors that this process may use, plus one. With psutil, xdist counts all cores.
+    """Return the number of processors that this process may use, plus one. xdist with psutil would count all cores.
 
     Returns None, for xdist's number, if PYTEST_XDIST_AUTO_NUM_WORKERS is set or the system does not report the
     processors. Workers wait for child processes, servers and browsers a fifth of the time. The additional worker uses

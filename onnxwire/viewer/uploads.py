@@ -30,8 +30,8 @@ class Upload:
     """An uploaded file.
 
     id: a random name. name: the user's file name; path: the path of the stored copy. file_format: "npy" or
-    "safetensors". tensors: the types of the tensors in a .safetensors file by name, such as float[3, 4];
-    empty for an .npy file.
+    "safetensors". tensors: the types of the tensors in a .safetensors file by name, such as float[3, 4]; empty for
+    an .npy file.
     """
 
     id: str

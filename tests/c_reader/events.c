@@ -158,8 +158,8 @@ static int collect(ow_fields *fields, object *target) {
     return fields->source->error.code == OW_OK;
 }
 
-/* Appends the values of an object. path: its path, in a buffer of `capacity` bytes, where the paths of
-   nested messages are written, too. */
+/* Appends the values of an object. path: its path, in a buffer of `capacity` bytes, to which the paths
+   of nested messages are also written. */
 static void append_object(output *out, ow_source *source, const object *tree, char *path, size_t capacity) {
     const size_t length = strlen(path);
     size_t i;
@@ -225,8 +225,8 @@ static void open_memory(ow_source *source, memory *source_memory, const void *by
         ow_open_bytes(source, bytes, size);
 }
 
-/* Writes the values of a message to `text`, which the caller passes to `release`. Returns the error code, OW_OK if there is
-   no error. The bytes are read through a buffer of `window` bytes, or directly if `window` is 0. */
+/* Writes the values of a message to `text`, which the caller passes to `release`. Returns the error code, or
+   OW_OK. The bytes are read through a buffer of `window` bytes, or directly if `window` is 0. */
 int events(const void *bytes, size_t size, int table, size_t window, int is_one_pass, char **text, size_t *text_size) {
     ow_source source;
     memory source_memory;
