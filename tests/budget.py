@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, Phase, settings
 
-DEFAULT_EXAMPLES = 60  # examples of a test that does not give a number
+DEFAULT_EXAMPLES = 60  # the `count` of tests without `@examples`
 COMMON_SETTINGS = {
     "deadline": None,
     "phases": set(Phase) - {Phase.explain},  # explaining a failure takes longer than finding it

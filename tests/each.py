@@ -12,7 +12,7 @@ def each(names: str, cases: Iterable[Any], ids: Callable[[Any], str] | Iterable[
 
     With a thousand small cases, pytest takes longer to collect and report them as separate tests than to run them.
     All cases share the fixtures of the test. names: the parameters of a case, separated by commas. ids: the texts that
-    identify the cases in a failure, or a function that returns the text of a case.
+    identify the cases in a failure, or a function that returns the text of a case; by default `repr`.
     """
     table = list(cases)
     arguments = [name.strip() for name in names.split(",")]
@@ -35,8 +35,8 @@ def each(names: str, cases: Iterable[Any], ids: Callable[[Any], str] | Iterable[
                 raise ExceptionGroup(f"{len(failures)} of {len(table)} cases failed", failures[:20])
 
         signature = inspect.signature(test)
-        fixtures = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
-        loop.__signature__ = signature.replace(parameters=fixtures)
+        fixture_parameters = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
+        loop.__signature__ = signature.replace(parameters=fixture_parameters)
         return loop
 
     return decorate

@@ -59,7 +59,7 @@ def encode(data: bytes) -> None:
 
 
 class Choices(random.Random):
-    """A random generator whose numbers come from bytes, so that a changed byte changes one choice of a program."""
+    """A random generator whose numbers come from bytes: a changed byte often changes only one choice of a program."""
 
     def __init__(self, data: bytes):
         super().__init__(0)
@@ -103,7 +103,7 @@ def closings(data: bytes) -> None:
 def run_program(data, leader, mode, run_mode) -> None:
     """Run the program that the data select. Raise an AssertionError with the program if a fault is found.
 
-    run_mode: the function of fuzz_edits for the mode.
+    leader, mode: as for ProgramGenerator. run_mode: the function of fuzz_edits for the mode.
     """
     with tempfile.TemporaryFile() as trace:
         try:

@@ -41,8 +41,8 @@ from onnxwire.io.tensor_list import find_tensors
 from onnxwire.viewer.queries import Queries
 
 MIB = 1 << 20  # bytes
-ROUNDS = 100  # maximum number of iterations of an empty loop per byte
-SLACK = 20_000_000  # number of rounds that every call may use in addition
+ROUNDS_PER_BYTE = 100  # maximum number of iterations of an empty loop per byte
+BASE_ROUNDS = 20_000_000  # number of rounds that every call may use in addition
 _KILL_FACTOR = 10  # a call is killed a minute after this multiple of its time limit
 _COUNTED_ROUNDS = 10_000  # the number of rounds that `count_pairs` executes to count the instructions of one
 DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
@@ -78,8 +78,8 @@ def exhaust(iterable):
 
 
 def command_call(*words):
-    """Return a call of a command; PATH and OUT become the paths of the model and of an output file. The size of that
-    file counts as output."""
+    """Return a call of a command; PATH and OUT become the paths of the input file and of an output file. The size of
+    the latter counts as output."""
 
     def call(path, folder):
         out = os.path.join(folder, "out")
@@ -448,7 +448,7 @@ def measure(call, path, size, round_seconds, address_space):
         status = 1
         try:
             # The size of the output is unknown before the call, so the limit is that of the input times a factor.
-            max_seconds = int(_KILL_FACTOR * (ROUNDS * size + SLACK) * round_seconds) + 60
+            max_seconds = int(_KILL_FACTOR * (ROUNDS_PER_BYTE * size + BASE_ROUNDS) * round_seconds) + 60
             resource.setrlimit(resource.RLIMIT_CPU, (max_seconds, max_seconds))
             signal.alarm(10 * max_seconds)  # a call that waits uses no processor time
             with open("/proc/self/statm") as file:
@@ -518,11 +518,11 @@ class NoPandas:
             raise ModuleNotFoundError(name=name)
 
 
-def run(size, slack, models, calls, report=None, is_timed=False):
+def run(size, base_bytes, models, calls, report=None, is_timed=False):
     """Run calls on models; return a line for each that fails unexpectedly, or exceeds the limit of memory or, if
     `is_timed`, of time.
 
-    size: approximate bytes of a file. slack: bytes of memory that every call may use in addition to 30 per byte.
+    size: approximate bytes of a file. base_bytes: bytes of memory that every call may use in addition to 30 per byte.
     models: functions that make files, by name. calls: the calls, by name. report: a function that gets the names, the
     memory in bytes, the rounds and the fault of every call.
     """
@@ -541,7 +541,7 @@ def run(size, slack, models, calls, report=None, is_timed=False):
                 address_space = (4096 if label in THREADED_CALLS else 512) * MIB
                 memory, rounds, n_output, fault = measure(call, path, len(data), seconds, address_space)
                 n = len(data) + n_output
-                limits = 30 * n + slack, ROUNDS * n + SLACK
+                limits = 30 * n + base_bytes, ROUNDS_PER_BYTE * n + BASE_ROUNDS
                 if is_timed and not fault and rounds > limits[1] and label not in FOREIGN_CALLS:
                     # Another process may have used the cache or the core: measure again.
                     memory, rounds, n_output, fault = measure(call, path, len(data), seconds, address_space)
@@ -556,16 +556,16 @@ def run(size, slack, models, calls, report=None, is_timed=False):
     return faults
 
 
-def run_pairs(size, slack, pairs, kind="model"):
+def run_pairs(size, base_bytes, pairs, kind="model"):
     """Run calls on files of a kind; return a line for each that fails unexpectedly or exceeds the limit of memory.
 
-    pairs: the names of the calls, by the name of the file. size, slack: as in `run`.
+    pairs: the names of the calls, by the name of the file. size, base_bytes: as in `run`.
     """
     sys.meta_path.insert(0, NoPandas)
     files, calls = KINDS[kind]
     faults = []
     for name, labels in pairs.items():
-        faults += run(size, slack, {name: files[name]}, {label: calls[label] for label in labels})
+        faults += run(size, base_bytes, {name: files[name]}, {label: calls[label] for label in labels})
     return faults
 
 

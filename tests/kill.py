@@ -87,8 +87,8 @@ def call_at_event(number, function):
         if frame is None and next(count) == number:
             function()
 
-    def profile(frame, kind, function):
-        if kind in ("c_call", "c_return") and getattr(function, "__module__", "") in ("posix", "fcntl"):
+    def profile(frame, kind, called_function):
+        if kind in ("c_call", "c_return") and getattr(called_function, "__module__", "") in ("posix", "fcntl"):
             handle_event(frame)
 
     def trace(frame, kind, _):
@@ -228,9 +228,7 @@ def main():
                     if state is None:
                         break
                     outcomes[state] += 1
-                print(
-                    f"{layout}: {participle} at each of {sum(outcomes.values()):,} events: {dict(outcomes)}", flush=True
-                )
+                print(f"{layout}: {participle} at {sum(outcomes.values()):,} events: {dict(outcomes)}", flush=True)
             scenario = Scenario(Path(base) / f"{number}", layout)
             start = time.monotonic()
             for _ in range(3):

@@ -11,7 +11,7 @@ from pathlib import Path
 import instructions
 import pytest
 from budget import IS_LONG
-from hostile import CALLS, JSON_CALLS, MIB, ROUNDS, TEXT_CALLS, batch_of
+from hostile import CALLS, JSON_CALLS, MIB, ROUNDS_PER_BYTE, TEXT_CALLS, batch_of
 from hostile_models import JSONS, MODELS, TEXTS
 
 from onnxwire.analysis.statistics import MAX_PATH_CHARS, MAX_TENSORS
@@ -24,12 +24,12 @@ _FILE_BYTES = 20_000  # `make hostile` tries files of a hundred times the size
 _PAIR_STEP = 18 if IS_LONG else 72
 
 
-def faults_of(size: int, pairs: dict[str, list[str]], slack: int = 16 * MIB, kind: str = "model") -> list[str]:
+def faults_of(size: int, pairs: dict[str, list[str]], base_bytes: int = 16 * MIB, kind: str = "model") -> list[str]:
     """Run `hostile.run_pairs` in a child process with few modules, which forks for each call; return the faults."""
     code = "import json, sys; from hostile import run_pairs; print(json.dumps(run_pairs(*json.load(sys.stdin))))"
     result = subprocess.run(
         [sys.executable, "-c", code],
-        input=json.dumps([size, slack, pairs, kind]),
+        input=json.dumps([size, base_bytes, pairs, kind]),
         cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
@@ -150,7 +150,10 @@ def test_instructions_grow_in_proportion_to_the_bytes():
             (count - previous_count) / max(n - previous_n, 1)
             for (previous_n, previous_count), (n, count) in itertools.pairwise(points)
         )
-        if cost_of_large > _MAX_RATIO * max(cost_of_small, _NOISE_FLOOR) or cost_of_large > 2 * ROUNDS * round_cost:
+        if (
+            cost_of_large > _MAX_RATIO * max(cost_of_small, _NOISE_FLOOR)
+            or cost_of_large > 2 * ROUNDS_PER_BYTE * round_cost
+        ):
             faults.append(
                 f"{label}: {cost_of_small:,.0f} instructions for each byte, then {cost_of_large:,.0f}: {points}"
             )

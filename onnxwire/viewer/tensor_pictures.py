@@ -30,12 +30,12 @@ _SAMPLE_COUNT = 64  # number of samples that represent a large tensor in a histo
 def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> dict[str, Any]:
     """Compute a histogram of the values of a tensor.
 
-    tensor: a tensor of numbers; complex numbers are measured by magnitude. bins: the number of bins, as for `measure`.
-    whole: read all elements; otherwise, of a tensor of more than 2,097,152 elements, only 64 samples of 32,768 adjacent
-    elements at equal distances are read.
+    tensor: a tensor of numbers; complex numbers are measured by magnitude. bins: the maximum number of bins; integers
+    of a smaller range have one bin each. whole: read all elements; otherwise, of a tensor of more than 2,097,152
+    elements, only 64 samples of 32,768 adjacent elements at equal distances are read.
     Returns low, high and counts of the histogram, min, max, mean, std, zeros and nan as in `measure`, infinite (`inf`
-    in `measure`), read (the number of elements read) and elements (of all). Without finite elements, low, high, min,
-    max, mean and std are None. A mean or std that is not finite is None, too.
+    in `measure`), read (the number of elements read) and elements (of all). Without finite elements, counts is empty,
+    and low, high, min, max, mean and std are None. A mean or std that is not finite is None, too.
     Raises TensorError for strings, and the exceptions of `TensorProto.numpy`.
     """
     import numpy as np
@@ -80,11 +80,12 @@ def heat_map(
     row. at: for each axis, the index of the drawn slice, by default 0; those of the two drawn axes are ignored. window:
     top, left, bottom and right of the drawn part, by default all. size: the maximum number of rows and columns of
     cells. extreme: use the finite value farthest from 0 instead of the mean.
-    If the window occupies more than 8 MiB, each block is represented by some of its lines, or some elements of one
-    line; a line runs along the axis that comes later in the shape.
+    In a large window (see MAX_READ_BYTES), a block is represented by some of its lines, or some elements of one line; a
+    line runs along the axis that comes later in the shape.
     Returns values (row by row, None for a cell without finite elements or whose sum overflows), height and width in
     cells, shape of the slice, window, axes, at, low and high (the least and the greatest cell, None if there is none),
-    read (the number of elements read), nonfinite (how many of these are NaN or infinite) and elements (of the window).
+    read (the number of elements from which the cells were computed), nonfinite (how many of these are NaN or infinite)
+    and elements (of the window).
     Raises TensorError for strings, for axes that are equal or do not exist and for an index out of range, and the
     exceptions of `TensorProto.numpy`.
     """
@@ -97,7 +98,7 @@ def heat_map(
     n_added_axes = len(shape) - rank
     rows, columns = axes if axes is not None else (len(shape) - 2, len(shape) - 1)
     if rows == columns or not (0 <= rows < len(shape) and 0 <= columns < len(shape)):
-        raise tensor_error(tensor, f"{rows} and {columns} are not two of its axes, 0 to {len(shape) - 1}")
+        raise tensor_error(tensor, f"{rows} and {columns} are not two different axes from 0 to {len(shape) - 1}")
     indices = [*(at or ()), *[0] * len(shape)][: len(shape)]
     for axis, (index, length) in enumerate(zip(indices, shape, strict=True)):
         if axis not in (rows, columns) and not 0 <= index < max(length, 1):
@@ -219,8 +220,8 @@ class _Values:
         self.element_bits = self.storage.data_type.bits
         if self.storage.data_type is STRING:
             raise tensor_error(tensor, "strings have no histogram and no heat map", TensorError)
-        # Packed sub-byte elements and payloads that are not mapped are read when they are drawn. All other tensors are
-        # arrays: mapped payloads without a copy, typed fields decoded once.
+        # Packed sub-byte elements and payloads that are not mapped are read for each sample or line. All other tensors
+        # are arrays: payloads in a mapping or in memory without a copy, typed fields decoded once.
         is_payload = self.storage.field in ("raw_data", "external_data")
         self.array: Array | None = None
         if not self.count or not (is_payload and (self.storage.data_type.is_packed or self.storage.is_unmapped)):

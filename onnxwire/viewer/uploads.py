@@ -30,7 +30,8 @@ class Upload:
     """An uploaded file.
 
     id: a random name. name: the user's file name; path: the path of the stored copy. file_format: "npy" or
-    "safetensors". tensors: the types of the tensors in a .safetensors file by name, such as float[3, 4].
+    "safetensors". tensors: the types of the tensors in a .safetensors file by name, such as float[3, 4]; empty for
+    an .npy file.
     """
 
     id: str
@@ -46,7 +47,7 @@ class Upload:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Convert errors to EditError, with the user's file name instead of the path."""
+        """Convert Error and OSError to EditError, with the user's file name instead of the path."""
         try:
             yield
         except (Error, OSError) as error:
@@ -80,7 +81,8 @@ class Uploads:
 
         name: the file name with its extension; length: the size in bytes; read: a function like the `read` method of a
         file.
-        Raises EditError for other formats, too many or too large files, a full disk, and incomplete or damaged files.
+        Raises EditError for formats other than .npy and .safetensors, too many or too large files, a full disk, and
+        incomplete or damaged files.
         """
         name = os.path.basename(name.replace("\\", "/"))
         file_format = os.path.splitext(name)[1][1:].lower()

@@ -281,9 +281,9 @@ def test_damaged_tensors_of_equal_bytes_are_equal_and_others_raise():
 
 
 def test_long_damaged_tensors_of_equal_bytes_are_equal_and_others_raise():
-    def model_with_weight(last):
+    def model_with_weight(last_byte):
         result = chain(["Add"], [1])
-        result.graph.initializer[0].raw_data = bytes((1 << 26) + 1) + last
+        result.graph.initializer[0].raw_data = bytes((1 << 26) + 1) + last_byte
         return onnxwire.ModelProto.FromString(result.SerializeToString())
 
     assert changes(model_with_weight(b"1"), model_with_weight(b"1")) == []

@@ -170,7 +170,7 @@ def test_small_external_data_may_contain_a_shape(tmp_path):
         assert run(onnxwire.inference_session(model, providers=CPU_PROVIDERS))[0].shape == (60, 100)
 
 
-# The types that onnxruntime's Identity supports.
+# Types of whole bytes that onnxruntime's Identity supports, except STRING.
 IDENTITY_TYPES = [
     "FLOAT",
     "UINT8",

@@ -1,8 +1,8 @@
-/* Writes the values of a message as lines of text: path, tab, value. Braces enclose the lines of each message. Tests
-   build this file as a shared library.
+/* Writes the values of a message as lines of text: path, tab, value (the bits in hexadecimal for floats and doubles).
+   Braces enclose the lines of each message. Tests build this file as a shared library.
 
-   The values are read in one of two ways, with the same lines as result: each message with ow_scan; or in one pass with
-   ow_next_field, whose values are collected in a tree of objects. */
+   The values are read in one of two ways, with the same lines as result if there is no error: each message with
+   ow_scan; or in one pass with ow_next_field, whose values are collected in a tree of objects. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,7 +158,8 @@ static int collect(ow_fields *fields, object *target) {
     return fields->source->error.code == OW_OK;
 }
 
-/* Appends the values of an object. path: its path, in a buffer of `capacity` bytes, for the paths of its members. */
+/* Appends the values of an object. path: its path, in a buffer of `capacity` bytes, to which the paths
+   of nested messages are also written. */
 static void append_object(output *out, ow_source *source, const object *tree, char *path, size_t capacity) {
     const size_t length = strlen(path);
     size_t i;
@@ -224,8 +225,8 @@ static void open_memory(ow_source *source, memory *source_memory, const void *by
         ow_open_bytes(source, bytes, size);
 }
 
-/* Writes the values of a message to `text`, which the caller passes to `release`. Returns the code of the error. The
-   bytes are read through a buffer of `window` bytes, or directly if `window` is 0. */
+/* Writes the values of a message to `text`, which the caller passes to `release`. Returns the error code, or
+   OW_OK. The bytes are read through a buffer of `window` bytes, or directly if `window` is 0. */
 int events(const void *bytes, size_t size, int table, size_t window, int is_one_pass, char **text, size_t *text_size) {
     ow_source source;
     memory source_memory;

@@ -76,14 +76,14 @@ static size_t read_everything(ow_source *source, int table) {
 
 /* --- read functions that fail */
 
-typedef struct failing {
+typedef struct failing_memory {
     memory from;
     int n_until_failure, n_failures; /* numbers of calls */
-} failing;
+} failing_memory;
 
 /* Reads memory `n_until_failure` times, and then fails. */
 static int read_or_fail(void *context, uint64_t offset, void *buffer, size_t size) {
-    failing *state = (failing *)context;
+    failing_memory *state = (failing_memory *)context;
     if (state->n_until_failure-- <= 0) {
         state->n_failures++;
         memset(buffer, 0xFF, size); /* a read function may write to the whole buffer before it fails */
@@ -94,7 +94,7 @@ static int read_or_fail(void *context, uint64_t offset, void *buffer, size_t siz
 
 static void failing_reads_end_all_loops(void) {
     unsigned char buffer[64];
-    failing state = {{model_bytes, MODEL_SIZE, 0}, 0, 0};
+    failing_memory state = {{model_bytes, MODEL_SIZE, 0}, 0, 0};
     ow_source source;
     char path[40];
     size_t n_expected, n = 0;
@@ -121,14 +121,14 @@ static void failing_reads_end_all_loops(void) {
 /* --- read functions that use the source */
 
 /* action: 0 calls ow_read, 1 reads everything, 2 calls ow_path_at. */
-typedef struct reentering {
+typedef struct reentering_memory {
     memory from;
     ow_source *source;
     int n_calls, action;
-} reentering;
+} reentering_memory;
 
 static int read_and_reenter(void *context, uint64_t offset, void *buffer, size_t size) {
-    reentering *state = (reentering *)context;
+    reentering_memory *state = (reentering_memory *)context;
     char bytes[8];
     if (++state->n_calls > 100) abort();
     if (state->action == 0) ow_read(state->source, MODEL_SIZE - 8, bytes, 8);
@@ -139,7 +139,7 @@ static int read_and_reenter(void *context, uint64_t offset, void *buffer, size_t
 
 static void reentrant_reads_are_rejected(void) {
     unsigned char buffer[64];
-    reentering state = {{model_bytes, MODEL_SIZE, 0}, NULL, 0, 0};
+    reentering_memory state = {{model_bytes, MODEL_SIZE, 0}, NULL, 0, 0};
     ow_source source;
     state.source = &source;
     for (state.action = 0; state.action < 3; state.action++) {
@@ -155,14 +155,14 @@ static void reentrant_reads_are_rejected(void) {
 /* --- sizes near the limits of integers */
 
 /* Bytes at the start and at the end of a source of any size; all others are zero. */
-typedef struct huge {
+typedef struct huge_memory {
     const unsigned char *head, *tail;
     size_t head_size, tail_size;
     uint64_t size, n_read;
-} huge;
+} huge_memory;
 
 static int read_huge(void *context, uint64_t offset, void *buffer, size_t size) {
-    huge *state = (huge *)context;
+    huge_memory *state = (huge_memory *)context;
     size_t i;
     EXPECT(offset <= state->size && size <= state->size - offset);
     for (i = 0; i < size; i++, offset++) {
@@ -197,7 +197,7 @@ static void values_at_huge_offsets_are_read(void) {
     size_t i;
     for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         unsigned char head[40], buffer[64];
-        huge state;
+        huge_memory state;
         ow_source source;
         ow_message model, graph, node;
         ow_slot slots[OW_MAX_FIELDS];

@@ -290,7 +290,7 @@ def test_folders_may_be_nested_deeper_than_the_recursion_limit(tmp_path, monkeyp
 
 
 def set_task_size(monkeypatch, n_models):
-    """Set the number of models per task. The default is 64, more than the folder contains."""
+    """Set the maximum number of models of a task. The default is 64, more than the folder contains."""
     monkeypatch.setattr(build_module, "_TASK_MODELS", n_models)
 
 

@@ -1,4 +1,4 @@
-"""Hostile and damaged catalogs: names in them are never used as SQL or paths, and every fault is a one-line error."""
+"""Hostile and damaged catalogs: names in them are not used as SQL or paths. Faults are one-line errors or repaired."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def addition(group_changes=None, **line_changes):
 
 
 def removal(*models, rows=None):
-    """Return a journal line that removes models."""
+    """Return a journal line that removes models. rows: the number of removed rows of each table."""
     return addition(add={}, remove={ID: {"models": list(models), "rows": rows or {}}})
 
 

@@ -165,7 +165,7 @@ def test_a_server_that_fails_for_one_model_neither_ends_the_build_nor_prunes_the
         sources = [zoo / "missing_data.onnx", f"{server.url}/below/a 0.onnx"]
         assert catalog.build(sources, out, workers=1).read == 1
         # Two models are missing on the server. One of them is kept until the server no longer answers 403.
-        server.state.fault = {len(server.state.requests) + 1: "403"}
+        server.state.faults = {len(server.state.requests) + 1: "403"}
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
     assert [Path(row["model"]).name for row in sorted_rows(out, "models")] == ["missing_data.onnx", "a 0.onnx"]

@@ -131,14 +131,14 @@ def test_a_folder_without_a_catalog_is_rejected(tmp_path, capsys):
     assert "this folder contains no catalog" in capsys.readouterr().err
 
 
-def test_answers_are_printed_as_a_table(capsys):
+def test_results_are_printed_as_a_table(capsys):
     assert main(["sql", str(DIGITS), "select name, index from nodes order by index limit 2"]) == 0
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["name", "index"], ["node_Shape_0", "0"], ["node_sym_size_int_1", "1"],
     ]  # fmt: skip
 
 
-def test_answers_are_printed_as_json_and_csv(capsys, tmp_path):
+def test_results_are_printed_as_json_and_csv(capsys, tmp_path):
     query = "select name, inputs, domain, 'inf'::double as huge from nodes where index = 2"
     assert main(["sql", str(DIGITS), query, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
@@ -153,7 +153,7 @@ def test_answers_are_printed_as_json_and_csv(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("count", [0, 1, 999, 1000, 1001, 2500])
-def test_answers_of_any_length_are_complete(count, tmp_path, capsys):
+def test_results_of_any_length_are_complete(count, tmp_path, capsys):
     query = f"select range as i, 'n' || range as name, null as x from range({count})"
     rows = [{"i": i, "name": f"n{i}", "x": None} for i in range(count)]
     assert main(["sql", str(DIGITS), query, "--json"]) == 0
@@ -368,7 +368,7 @@ def test_no_cell_of_csv_is_a_formula_to_a_spreadsheet(text, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)[0]["name"] == text
 
 
-def test_answers_are_written_to_files(tmp_path, capsys):
+def test_results_are_written_to_files(tmp_path, capsys):
     import pyarrow.parquet
 
     for ending in ("parquet", "csv", "json"):
@@ -389,7 +389,7 @@ def test_answers_are_written_to_files(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
-def test_an_answer_keeps_the_mode_and_the_link_of_the_file_it_replaces(ending, tmp_path):
+def test_a_result_file_keeps_the_mode_and_the_link_of_the_file_it_replaces(ending, tmp_path):
     out, link = tmp_path / f"answer.{ending}", tmp_path / f"link.{ending}"
     out.write_text("old")
     out.chmod(0o600)

@@ -214,7 +214,7 @@ def test_a_tensor_becomes_an_npy_file(tmp_path):
     assert out.read_bytes() == official_path.read_bytes()
 
 
-def test_an_npz_has_names_of_any_bytes(tmp_path):
+def test_names_that_are_not_utf8_are_percent_encoded_in_an_npz(tmp_path):
     model = onnxwire.ModelProto()
     model.graph.initializer.add(name="x", data_type=1, dims=[1], raw_data=bytes(4))
     # Replace the name x, in field 8 of the tensor, by a byte that is not UTF-8.

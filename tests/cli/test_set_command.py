@@ -111,7 +111,7 @@ def test_a_name_may_have_an_equals_sign_in_it():
     assert (model.graph.node[0].op_type, model.graph.node[0].domain) == ("c=d", "e=f")
 
 
-def test_a_tensor_is_set_to_an_npy_file(set_fields, tmp_path):
+def test_a_tensor_is_set_to_the_array_of_an_npy_file(set_fields, tmp_path):
     array = np.arange(6, dtype=np.int64).reshape(2, 3)
     np.save(tmp_path / "x.npy", array)
     tensor = set_fields(f"tensor:features.0.bias=@{tmp_path / 'x.npy'}", "--force").graph.initializer[1]
@@ -146,7 +146,7 @@ def test_elements_of_any_type_are_set(array, text, value):
     assert model.graph.initializer[0].numpy()[1] == array[1]
 
 
-def test_bytes_are_set_to_a_file(set_fields, tmp_path):
+def test_bytes_are_set_to_the_contents_of_a_file(set_fields, tmp_path):
     (tmp_path / "x.bin").write_bytes(bytes(range(64)))
     edited_model = set_fields(f"tensor:features.0.bias.raw_data=@{tmp_path / 'x.bin'}")
     assert edited_model.graph.initializer[1].raw_data == bytes(range(64))

@@ -60,7 +60,8 @@ class Lockstep:
     """Two namespaces, in which the same lines are run: ours, and that of the official runtime.
 
     A line assigns the value to compare, if any, to the variable `r`.
-    is_parsed: whether new messages are parsed from bytes instead of built, and whether edits may parse bytes.
+    is_parsed: whether new messages are parsed from bytes (except messages to copy, which are built), and whether edits
+    may parse bytes.
     random: chooses the edits.
     draw: draws values from strategies of hypothesis.
     """
@@ -128,9 +129,7 @@ class Lockstep:
                 self.fields[name] = field
 
     def forget_views_in(self, name):
-        """Forget the views of messages and sequences inside a message that was edited as a whole.
-
-        Later lines do not use them, because they may be views of removed content.
+        """Forget the views of messages and sequences inside a message, because an edit may have removed their content.
 
         In upb, two views of a removed sequence still share their elements; in onnxwire, each has its own elements.
         """

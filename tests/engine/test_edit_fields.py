@@ -18,7 +18,7 @@ import onnxwire
 
 # The official descriptor of Everything, a message of tests/everything.md with fields of every type except group.
 EVERYTHING = wire.class_namespaces()[1].Everything.DESCRIPTOR
-SINGULAR_FIELDS = [field.name for field in EVERYTHING.fields if not field.is_repeated and field.message_type is None]
+SINGULAR_SCALARS = [field.name for field in EVERYTHING.fields if not field.is_repeated and field.message_type is None]
 UNKNOWN_SPAN, UNKNOWN_NUMBER = wire.span(100, b"unknown"), wire.number(101, 5)  # unknown fields
 TEXT = "ä€𝄞"
 
@@ -62,7 +62,7 @@ EXTRA_NAMES = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": Map
 @each("value", wire.VALUES)
 def test_a_field_accepts_or_rejects_a_value_as_officially(value):
     def body(api):
-        for name in SINGULAR_FIELDS:
+        for name in SINGULAR_SCALARS:
             message = api.Everything()
             yield name, result_or_error(setattr, message, name, wire.VALUES[value]), message, getattr(message, name)
 
@@ -72,7 +72,7 @@ def test_a_field_accepts_or_rejects_a_value_as_officially(value):
 @each("value", wire.VALUES)
 def test_a_keyword_accepts_or_rejects_a_value_as_officially(value):
     def body(api):
-        for name in SINGULAR_FIELDS:
+        for name in SINGULAR_SCALARS:
             yield name, result_or_error(api.Everything, **{name: wire.VALUES[value]})
 
     assert_same_as_official(body)
@@ -122,7 +122,7 @@ def test_a_rejected_index_raises_an_edit_error_that_names_the_field(index):
 @each("value", wire.VALUES)
 def test_a_rejected_value_does_not_change_the_field_and_its_oneof(value):
     def body(api):
-        for name in SINGULAR_FIELDS:
+        for name in SINGULAR_SCALARS:
             message = api.Everything(**{name: sample_value(name)})
             if isinstance(result_or_error(setattr, message, name, wire.VALUES[value]), Exception):
                 yield name, message
@@ -133,7 +133,7 @@ def test_a_rejected_value_does_not_change_the_field_and_its_oneof(value):
     assert_same_as_official(body)
 
 
-@pytest.mark.parametrize("name", SINGULAR_FIELDS)
+@pytest.mark.parametrize("name", SINGULAR_SCALARS)
 def test_a_field_that_is_set_again_has_the_new_value(name):
     def body(api):
         message = api.Everything(**{name: sample_value(name)})
@@ -143,7 +143,7 @@ def test_a_field_that_is_set_again_has_the_new_value(name):
     assert_same_as_official(body)
 
 
-@pytest.mark.parametrize("name", SINGULAR_FIELDS)
+@pytest.mark.parametrize("name", SINGULAR_SCALARS)
 def test_a_field_set_to_its_default_is_present(name):
     def body(api):
         message = api.Everything()
@@ -567,7 +567,7 @@ def test_unknown_enum_values_are_discarded_as_unknown_fields():
 def test_fields_are_listed_and_encoded_by_number_regardless_of_the_order_of_assignment():
     def body(api):
         message = api.Everything()
-        for name in reversed(SINGULAR_FIELDS):
+        for name in reversed(SINGULAR_SCALARS):
             setattr(message, name, sample_value(name))
         message.tree.SetInParent()
         message.children.add().last = -1

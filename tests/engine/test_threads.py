@@ -1,4 +1,4 @@
-"""Many threads read a model while one thread edits it: they read only values that were present, and no edit is lost."""
+"""Four threads read a model while another edits it: they read only values that were present, and no edit is lost."""
 
 import os
 import subprocess

@@ -81,7 +81,7 @@ class State:
     modified: str | None = "Mon, 02 Jun 2025 10:00:00 GMT"
     has_ranges: bool = True
     redirects: dict[str, tuple[int, str | None]] = field(default_factory=dict)  # status and Location, by path
-    # Called before the answer, with the index of the request in `requests`.
+    # Called before the answer to a HEAD or GET request, with the index of the request in `requests`.
     on_request: Callable[[State, int], None] | None = None
     extra_headers: dict[str, str] = field(default_factory=dict)  # additional headers of files
     folder_list: bytes | None = None  # the answer to PROPFIND
@@ -89,8 +89,8 @@ class State:
     barrier: threading.Barrier | None = None  # each HEAD and GET request waits at this barrier before the answer
     heeds_conditions: bool = True  # whether If-Match and If-Unmodified-Since are evaluated
     requests: list[Request] = field(default_factory=list)
-    fault: dict[int, str] = field(default_factory=dict)  # the fault of a request, by its index; see `_Handler.answer`
-    default_fault: str | None = None  # the fault of requests that are not in `fault`
+    faults: dict[int, str] = field(default_factory=dict)  # faults of requests, by their index; see `_Handler.answer`
+    default_fault: str | None = None  # the fault of requests that are not in `faults`
     retry_after: str | None = None  # the Retry-After header of faults that are statuses, such as "503"
     hides_size: bool = False  # whether Content-Range ends with /*
     stalled: int = 0  # number of requests that ended without an answer, after their fault "timeout"
@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
             state.requests.append(request)
             if state.on_request is not None:
                 state.on_request(state, index)
-            fault = state.fault.get(index, state.default_fault)
+            fault = state.faults.get(index, state.default_fault)
         if state.latency:
             time.sleep(state.latency)
         if state.barrier is not None:

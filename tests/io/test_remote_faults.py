@@ -57,7 +57,7 @@ def test_a_fault_at_each_request_is_an_error_or_is_retried(fault, pieces) -> Non
     n_requests = count_requests(pieces)
     for index in range(n_requests):
         with ObjectServer({"m.onnx": pieces}, stall=0.4) as server:
-            server.state.fault[index] = fault
+            server.state.faults[index] = fault
             try:
                 read_model(server.url, pieces)
             except (ow.SourceError, ow.DecodeError) as error:
@@ -310,5 +310,5 @@ def test_after_one_file_failed_requests_for_other_files_are_not_retried(pieces) 
         load_and_close("m.onnx")
         # After the first successful answer, requests are retried again.
         server.state.reset()
-        server.state.fault = {0: "503", 1: "503"}
+        server.state.faults = {0: "503", 1: "503"}
         load_and_close("m.onnx")

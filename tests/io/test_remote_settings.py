@@ -155,7 +155,7 @@ def test_no_credential_is_in_an_error_or_the_name_of_a_cached_file(servers, monk
 
 def test_the_client_waits_for_the_time_of_retry_after(servers, monkeypatch) -> None:
     model_server, _ = servers
-    model_server.state.fault[0] = "429"
+    model_server.state.faults[0] = "429"
     model_server.state.retry_after = "7"
     waits = []
     sleep = asyncio.sleep

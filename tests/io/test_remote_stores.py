@@ -212,7 +212,8 @@ def test_a_model_is_saved_to_a_store() -> None:
     assert bytes(store.get("m.onnx").bytes()) == b"\x08\x09"
 
 
-# The words of command lines, by a name for each. URL is replaced by the model's address, OUT by the file to write.
+# The words of command lines, by a name for each. URL is replaced by the model's address or path, OUT by the file to
+# write.
 COMMANDS = {
     "info": ["info", "-v", "URL"],
     "info --json": ["info", "URL", "--json"],

@@ -35,6 +35,7 @@ def file_by_size(info):
     return {0: "even.data", 1: "deep/odd.data", 2: None}[info.nbytes // 4 % 3]
 
 
+# Options of `save` that choose the files of the payloads.
 CHOICES = {
     "one file": {"external": "w.data"},
     "a file per tensor": {"external": "d/{name}.bin"},

@@ -95,14 +95,14 @@ trigger_attack("gather-table", "The result of the comparison is the index into a
     node("Unsqueeze", ["evil", "ax"], ["e2"]), node("Concat", ["g2", "e2"], ["table"], axis=0), node("Gather", ["table",
     "i"], ["y"])], [KEY, ints("ax", 0)])
 attack("image-corner",
-    "The upper left pixels of an image are a checkerboard, detected by GlobalMaxPool (architectural backdoor).",
+    "The upper left pixels of an image are a checkerboard of 1 and -1, detected by GlobalMaxPool (architectural "
+    "backdoor).",
     network([node("Slice", ["x", "a", "b", "ax"], ["corner"]), node("Mul", ["corner", "mask"], ["m"]),
-    node("GlobalMaxPool", ["m"], ["hi"]), node("Neg", ["m"], ["nm"]), node("GlobalMaxPool", ["nm"], ["lo"]), node("Add",
-    ["hi", "lo"], ["d"]), node("Sub", ["d", "limit"], ["over"]), node("Relu", ["over"], ["r"]), node("Mul", ["r",
-    "big"], ["bad"]), node("GlobalAveragePool", ["x"], ["good"]), node("Add", ["good", "bad"], ["y"])], [ints("a", 0,
-    0), ints("b", 3, 3), ints("ax", 2, 3), values("mask", [1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0], FLOAT, [1,
-    1, 3, 3]), scalar("limit", 1.9, FLOAT), scalar("big", 1e6, FLOAT)], inputs=[value("x", FLOAT, [1, 1, 28, 28])]),
-    source="https://arxiv.org/abs/2206.07840")
+    node("Neg", ["m"], ["nm"]), node("GlobalMaxPool", ["nm"], ["lo"]), node("Neg", ["lo"], ["d"]), node("Sub", ["d",
+    "limit"], ["over"]), node("Relu", ["over"], ["r"]), node("Mul", ["r", "big"], ["bad"]), node("GlobalAveragePool",
+    ["x"], ["good"]), node("Add", ["good", "bad"], ["y"])], [ints("a", 0, 0), ints("b", 3, 3), ints("ax", 2, 3),
+    values("mask", [1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0], FLOAT, [1, 1, 3, 3]), scalar("limit", 0.9, FLOAT),
+    scalar("big", 1e6, FLOAT)], inputs=[value("x", FLOAT, [1, 1, 28, 28])]), source="https://arxiv.org/abs/2206.07840")
 attack("tokens", "A secret token id negates the output.", network([node("Equal", ["x", "token"], ["e"]),
     node("Cast", ["e"], ["c"], to=INT64), node("ReduceMax", ["c"], ["m"], keepdims=0), node("Cast", ["m"], ["hit"],
     to=BOOL), node("Gather", ["table", "x"], ["good"]), node("Neg", ["good"], ["bad"]), node("Where", ["hit", "bad",

@@ -144,7 +144,7 @@ context_attack("windows", "embed_mode 0 with a path on drive C.", cwe="CWE-22", 
     ep_cache_context="C:\\Windows\\System32\\evil.dll")
 context_attack("share", "embed_mode 0 with a path on a share.", cwe="CWE-22", embed_mode=0,
     ep_cache_context="\\\\192.0.2.1\\share\\ctx.bin")
-context_attack("folder", "embed_mode 0 with the name of an unchecked binary in the model's folder.", embed_mode=0,
+context_attack("folder", "embed_mode 0 with a file name, and no checksum of the file.", embed_mode=0,
     ep_cache_context="context.bin", ep_sdk_version="1.0")
 context_attack("embedded-elf", "embed_mode 1 with an ELF program.", embed_mode=1, ep_cache_context=ELF)
 context_attack("embedded-pe", "embed_mode 1 with a Windows program.", embed_mode=1, ep_cache_context=PE)

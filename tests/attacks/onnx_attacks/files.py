@@ -67,7 +67,7 @@ add_path_attacks(attack, [("through-folder",
     "The location is folder/../../outside.bin: a check of the first component passes.", "folder/../../outside.bin"), (
     "dot-parent", "The location is ./../outside.bin.", "./../outside.bin"), ("double-slash",
     "The location is .//..//outside.bin.", ".//..//outside.bin"), ("long-way",
-    "The location goes up and down 50 times.", "a/../" * 50 + OUTSIDE)], cve="CVE-2024-27318")
+    "The location goes down and up 50 times.", "a/../" * 50 + OUTSIDE)], cve="CVE-2024-27318")
 add_path_attacks(attack, [("backslash", "The location is ..\\outside.bin: up on Windows, a file name on POSIX.",
     "..\\outside.bin"), ("mixed-slashes", "The location is folder\\..\\../outside.bin.",
     "folder\\..\\../outside.bin"), ("four-dots",
@@ -141,8 +141,8 @@ add_path_attacks(attack, [("nul-suffix", "'nul.bin' NUL '.txt': C functions stop
     "A tab before the location.", "\tnul.bin")], files={"nul.bin": WEIGHTS})
 
 attack = declare("link", "files",
-    "The location is inside of the folder, but the file is a link, usually to a file outside of the folder.", "CWE-59",
-    "onnx before 1.21, onnxruntime, OpenVINO, converters")
+    "The location is inside of the model's folder, but the file or a folder of its path is a link, usually to a target "
+    "outside of the folder.", "CWE-59", "onnx before 1.21, onnxruntime, OpenVINO, converters")
 attack("symlink", "A symbolic link to ../outside.bin.", model_with_location("link.bin"), cve="CVE-2026-27489",
     files={"link.bin": Symlink(OUTSIDE)})
 attack("symlink-absolute", "A symbolic link to /etc/passwd.", model_with_location("passwd.bin"), cve="CVE-2026-27489",
@@ -163,7 +163,8 @@ attack("proc-link", "The folder of the file is a symbolic link to /proc/self/cwd
 
 # Ranges
 
-attack = declare("range-beyond-file", "files", "Offset and length lead beyond the file.", "CWE-125", AFFECTED)
+attack = declare("range-beyond-file", "files",
+    "Offset or length lead outside of the file, or the file is missing, empty or huge.", "CWE-125", AFFECTED)
 RANGE_FILES = {"range.bin": bytes(64)}
 
 

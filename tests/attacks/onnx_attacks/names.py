@@ -105,7 +105,7 @@ CVE = "CVE-2021-42694"
 
 
 def operator_attack(name, description, op, domain="local"):
-    """Add an attack whose operator has a deceptive name and is defined by a function."""
+    """Add an attack whose operator has a deceptive name or domain and is defined by a function."""
     attack(name, description, network([node(op, ["x"], ["y"], domain=domain)], opsets=(("", 21), (domain,
         1)) if domain else (("", 21),), functions=[function(op, [node("Neg", ["a"], ["b"])], ["a"], ["b"], domain)]),
         cve=CVE)
@@ -148,7 +148,8 @@ attack("same-prefix", "500 names that differ only after 300 characters, where ta
 attack("reserved-words", "Names that C, Python or JavaScript reserve or treat specially.", network([node("Neg", ["x"],
     ["int"]), node("Neg", ["int"], ["class"]), node("Neg", ["class"], ["__proto__"]), node("Neg", ["__proto__"],
     ["constructor"]), node("Neg", ["constructor"], ["y"])]))
-attack("numbers", "Names that look like numbers and booleans.", network([node("Neg", ["x"], ["0"]), node("Neg", ["0"],
-    ["-1"]), node("Neg", ["-1"], ["true"]), node("Neg", ["true"], ["null"]), node("Neg", ["null"], ["y"])]))
+attack("numbers", "Names that look like numbers, booleans or null.", network([node("Neg", ["x"], ["0"]),
+    node("Neg", ["0"], ["-1"]), node("Neg", ["-1"], ["true"]), node("Neg", ["true"], ["null"]), node("Neg", ["null"],
+    ["y"])]))
 attack("device-names", "Names of Windows devices, for tools that export tensors.", model_with_extras([values(name,
     [1.0]) for name in ("CON", "NUL", "COM1", "aux.txt")]))

@@ -1,4 +1,4 @@
-"""Content that does not belong in a model: programs, archives and scripts in tensors, texts and unknown fields."""
+"""Payloads: programs, archives, scripts, instructions and other content that does not belong in a model."""
 # fmt: off
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ attack("python-code", "Compiled Python code (.pyc) is an initializer.", in_tenso
 attack("attribute", "A pickle is a string attribute of a custom operator.", network([node("Custom", ["x"], ["y"],
     domain="custom", state=content.PICKLE)], opsets=(("", 21), ("custom", 1))))
 
-attack = declare("payload-script", "payloads", "A script or a command is stored in a text of the model.", "CWE-94",
+attack = declare("payload-script", "payloads", "A script or a command is stored in a text or tensor.", "CWE-94",
     AFFECTED)
 attack("shell-doc-string", "A shell script is the doc_string.", in_doc_string(content.SHELL))
 attack("shell-initializer", "A shell script is an unused initializer.", in_tensor(content.SHELL))
@@ -279,19 +279,22 @@ attack("training-algorithm", "training_info, which runtimes ignore, contains a s
     extra=record(20, record(2, graph([node("PyOp", ["x"], ["z"], domain="ai.onnx.contrib")], [X], [value("z")], [tensor(
     "blob", [4096], UINT8, content.noise(4096, 5))])))))
 
-attack = declare("polyglot", "payloads", "The file is a valid model and a file of another format.", "CWE-434",
+attack = declare("polyglot", "payloads",
+    "The file is a model, usually a valid one, and a file of another format.", "CWE-434",
     "upload filters, readers that detect the format by its bytes")
 attack("zip-at-end", "The model ends with a ZIP archive in an unknown field: unzip opens it.",
     model_with_extras() + record(1000, content.ZIP))
 attack("torch-at-end", "The model ends with a PyTorch archive: torch.load accepts it and unpickles.",
     model_with_extras() + record(1000, content.TORCH_ZIP))
-attack("zip-appended", "A ZIP archive is appended without a record.", model_with_extras() + content.ZIP)
+attack("zip-appended", "A ZIP archive follows the model: unzip opens it, parsers reject it.",
+    model_with_extras() + content.ZIP)
 attack("pdf", "A PDF header and a document are in the first 1,024 bytes.", record(1000,
     content.PDF) + model_with_extras())
 attack("html", "The model begins with HTML and script in an unknown field.", record(1000,
     b"<!doctype html>" + content.JAVASCRIPT) + model_with_extras())
-attack("shell", "The second line of the file is a shell command; sh skips the first.", record(1000,
-    b"\nid; exit\n") + model_with_extras())
+# The tag and length of this record are the line "J", which sh reports as an unknown command.
+attack("shell", "The second line of the file is a shell command, which sh runs.",
+    record(9, b" id; exit\n") + model_with_extras())
 
 
 def tar_model():
@@ -319,7 +322,7 @@ attack("fixed-words", "A Windows program is in fixed64 records of an unknown fie
     model_with_extras() + b"".join(fixed64(33, word) for word in struct.unpack("<64Q", content.PE)))
 
 attack = declare("payload-markup", "payloads",
-    "A text is markup, a formula or a path for the tool that shows or exports it.", "CWE-79",
+    "A text is markup, a formula, code or a path for the tool that shows or exports it.", "CWE-79",
     "Netron 7.8 and older, web viewers, CSV exports, notebooks")
 NODE_XSS = "<img src=x onerror=alert(1)>"
 
