@@ -50,8 +50,9 @@ class StartPage:
     def start(self) -> dict[str, Any]:
         """Describe the page.
 
-        Returns folder, files in it (name and bytes, the latest first), recent (paths), types (names of message types,
-        ModelProto first), limit (the maximum size of an upload in bytes) and free (bytes for temporary files).
+        Returns folder, files (as `_list_folder` returns them), recent (paths), types (names of the message types at the
+        top level, ModelProto first), limit (the maximum size of an upload in bytes) and free (bytes for temporary
+        files).
         """
         return {
             "folder": self.folder,
@@ -96,10 +97,10 @@ class StartPage:
         cls = self._find_class(type)
         name = os.path.basename(name.replace("\\", "/")) or "file"
         if length > MAX_UPLOAD_BYTES:
-            raise EditError(f"{name} has {length:,} bytes; open it by its path, the limit is {MAX_UPLOAD_BYTES:,}")
+            raise EditError(f"{name} has {length:,} bytes, and the limit is {MAX_UPLOAD_BYTES:,}; open it by its path")
         if length > (free_bytes := _free_bytes()):
             raise EditError(
-                f"{name} has {length:,} bytes, but {free_bytes:,} are free for temporary files; open it by path"
+                f"{name} has {length:,} bytes, but {free_bytes:,} are free for temporary files; open it by its path"
             )
         try:
             # The system removes the file with the last reference to it, even if the process is killed.
@@ -111,7 +112,7 @@ class StartPage:
         while remaining_bytes:
             chunk = memoryview(read(min(remaining_bytes, _CHUNK_BYTES)))
             if not chunk:
-                raise EditError(f"the upload of {name} is incomplete; drop it again")
+                raise EditError(f"the upload of {name} is incomplete; drop the file again")
             remaining_bytes -= len(chunk)
             while chunk:
                 try:
@@ -157,9 +158,9 @@ class StartPage:
         return id
 
     def _list_folder(self) -> list[dict[str, Any]]:
-        """Return name and bytes of the latest files of the folder whose names end in .onnx or .pb.
+        """Return name and bytes of the files of the folder whose names end in .onnx or .pb, the latest first.
 
-        Only 100 files are listed, of the first 10,000 entries of the folder.
+        At most 100 files are listed, from the first 10,000 entries of the folder.
         """
         entries_by_time: list[tuple[float, str, int]] = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:

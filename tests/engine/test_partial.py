@@ -173,7 +173,7 @@ OPERATIONS: dict[str, Callable[[ow.ModelProto], object]] = {
     "tensors": lambda model: [info[:5] for info in ow.tensors(model)],
     "check": lambda model: [str(problem) for problem in check(model)],
     "text": ow.to_text,
-    "text form": str,
+    "str": str,
     "json": ow.to_json,
     "tables": arrow_rows,
     "diff": lambda model: [str(difference) for difference in ow.diff(model, edit_model(complete_model()))],
