@@ -33,7 +33,7 @@ _MODEL_SUFFIXES = (".onnx", ".pb")  # the ends of the names of listed files
 
 
 class StartPage:
-    """The files that the start page has opened, up to 16, and may open. Thread-safe.
+    """The open files of the start page, up to 16, and the files that it lists. Thread-safe.
 
     folder: relative paths start from it; default: the working directory. recent: the list of recent files.
     """
