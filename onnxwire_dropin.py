@@ -1,8 +1,8 @@
-"""Install the switch of `onnxwire.dropin` when a program first imports `onnx`, if ONNXWIRE_DROPIN is set.
+"""Install the switch of `onnxwire.dropin` when a program first imports `onnx`, if ONNXWIRE_DROPIN enables it.
 
 The switch makes `import onnx` use the classes of onnxwire. Because of `onnxwire_dropin.pth`, Python imports this module
-at every start with that variable set. So it imports only sys and os at first, and onnxwire only when `onnx` is
-imported. At that time, sys.path is complete.
+at every start at which that variable is not empty. So it imports only sys and os at first, and onnxwire only when
+`onnx` is imported. At that time, sys.path is complete.
 """
 
 import sys

@@ -25,7 +25,7 @@ from typing import Any
 
 CAN_FORK = sys.platform == "linux" and "ONNXWIRE_SANITIZE" not in os.environ
 MAX_SECONDS = 600  # maximum time of a command
-# Prefixes of the names of variables that the interpreter or the C library reads at startup.
+# Prefixes of the names of variables that the interpreter, onnxwire's .pth file or the C library reads at startup.
 STARTUP_VARIABLES = ("PYTHON", "LC_", "LANG", "LD_", "ONNXWIRE_DROPIN", "MALLOC_")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from onnxwire.engine.message import Message
-from onnxwire.errors import EditError, PathError
+from onnxwire.errors import EditError, PathError, count_text
 from onnxwire.io.load import load
 from onnxwire.messages import SCHEMA, ModelProto
 from onnxwire.viewer.queries import Queries
@@ -100,7 +100,8 @@ class StartPage:
             raise EditError(f"{name} has {length:,} bytes, and the limit is {MAX_UPLOAD_BYTES:,}; open it by its path")
         if length > (free_bytes := _free_bytes()):
             raise EditError(
-                f"{name} has {length:,} bytes, but {free_bytes:,} are free for temporary files; open it by its path"
+                f"{name} has {count_text(length, 'byte')}, and the free space for temporary files is "
+                f"{count_text(free_bytes, 'byte')}; open it by its path"
             )
         try:
             # The system removes the file with the last reference to it, even if the process is killed.
