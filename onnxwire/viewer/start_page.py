@@ -89,8 +89,8 @@ class StartPage:
     def receive(self, name: str, type: str, length: int, read: Callable[[int], bytes]) -> dict[str, Any]:
         """Open uploaded bytes; returns `file`, the id of the opened file. The bytes are stored in a temporary file.
 
-        name: the user's file name; type: the type of the message; length: the size in bytes; read: a function like the
-        `read` method of a file.
+        name: the name of the uploaded file; type: the type of the message; length: the size in bytes; read: a function
+        like the `read` method of a file.
         Raises EditError for an unknown type, a file that is too large, a full disk and an incomplete upload, and the
         errors of `load`.
         """
@@ -192,7 +192,7 @@ def _free_bytes() -> int:
 
 
 class _Upload(io.BufferedReader):
-    """A temporary file; errors show the user's name of the file."""
+    """A temporary file; errors show the name of the uploaded file."""
 
     def __init__(self, raw: io.FileIO, name: str) -> None:
         super().__init__(raw)

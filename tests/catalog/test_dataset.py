@@ -87,7 +87,7 @@ def test_a_group_without_models_is_retired(tmp_path):
     assert read_versions(tmp_path) == {}
 
 
-def test_small_groups_are_merged_and_the_number_of_files_stays_small(tmp_path, monkeypatch):
+def test_small_groups_are_merged_and_the_number_of_groups_stays_small(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(dataset, "_FAN_IN", 4)
     with Dataset(str(tmp_path)) as data:

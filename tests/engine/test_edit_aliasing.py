@@ -402,7 +402,7 @@ def test_a_child_that_is_copied_over_its_parent_becomes_independent(is_parsed):
 
 
 @BUILT_OR_PARSED
-def test_a_message_in_a_oneof_becomes_independent_when_another_member_is_set(is_parsed):
+def test_a_message_in_a_oneof_becomes_independent_as_officially(is_parsed):
     # The bytes `\x80\x05\1` are pick_int = 1.
     edits = snippets(
         r"""e.pick_int = 5; e.pick_text = 'a'; e.pick_far.SetInParent(); e.MergeFrom(E(pick_int=5)); e.pick_shade = 0;
