@@ -21,7 +21,8 @@ from onnxwire.engine.message import root_view
 from onnxwire.engine.verify import verify_document
 from onnxwire.errors import ClosedError, SourceError
 
-# The engine fetches values of this size or more, apart from their first and last pages, only when they are read.
+# The engine fetches values of this size or more that are not messages, apart from their first and last pages, only when
+# they are read.
 LONG_BYTES = 1 << 16
 
 
