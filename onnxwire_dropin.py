@@ -1,8 +1,8 @@
-"""Install the switch of `onnxwire.dropin` when a program first imports `onnx`, if ONNXWIRE_DROPIN is set.
+"""Install the switch of `onnxwire.dropin` when a program first imports `onnx`, if ONNXWIRE_DROPIN enables it.
 
 The switch makes `import onnx` use the classes of onnxwire. Because of `onnxwire_dropin.pth`, Python imports this module
-at every start with that variable set. So it imports only sys and os at first, and onnxwire only when `onnx` is
-imported. At that time, sys.path is complete.
+at every start at which that variable is not empty. So it imports only sys and os at first, and onnxwire only when
+`onnx` is imported. At that time, sys.path is complete.
 """
 
 import sys
@@ -17,14 +17,14 @@ class LazySwitch:
         self.is_armed = True
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        """Install the switch if the module is `onnx`, and return the spec that the other finders then return."""
+        """Install the switch if the module is `onnx`, and return the spec that another finder then has for it."""
         if name != "onnx" or not self.is_armed:
             return None
         self.is_armed = False
         from onnxwire.dropin import install
 
         install()
-        # The import system's loop over sys.meta_path is already past the finder that `install` inserted first.
+        # The import system's loop over sys.meta_path is already past the finder that `install` inserted at the start.
         for finder in sys.meta_path:
             # This finder is disarmed, so it returns None.
             spec = finder.find_spec(name, path, target)  # type: ignore[arg-type]

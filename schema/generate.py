@@ -65,7 +65,7 @@ def _sorted_by_imports(files: list) -> list:
         names = {file.name for file in ordered}
         importable = [file for file in files if file not in ordered and names.issuperset(file.imports)]
         if not importable:
-            raise ValueError(f"missing or circular imports of table files: {[file.name for file in files]}")
+            raise ValueError(f"an import is missing or circular in the table files {[file.name for file in files]}")
         ordered += importable
     return ordered
 
@@ -73,7 +73,7 @@ def _sorted_by_imports(files: list) -> list:
 def _literals_module(files: list) -> str:
     """Return the text of `messages/_tables.py`. files: results of `table_text.parse`."""
     lines = [
-        '"""The tables of `schema/` as nested tuples in the order of the classes in `engine/table_text.py`.',
+        '"""The tables of `schema/` as nested tuples and lists: the values of the classes in `engine/table_text.py`.',
         "",
         "Written by schema/generate.py; not to be edited.",
         '"""',

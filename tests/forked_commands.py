@@ -2,7 +2,7 @@
 
 A new interpreter takes 0.1 to 0.3 s to import the modules of a command; a fork takes 10 ms. The forked processes have
 their own standard streams, working folder and environment, as new processes have. A command runs in a new interpreter
-if CAN_FORK is false, or if its environment differs in one of the STARTUP_VARIABLES.
+if CAN_FORK is false, or if its environment differs in a variable that STARTUP_VARIABLES covers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 CAN_FORK = sys.platform == "linux" and "ONNXWIRE_SANITIZE" not in os.environ
 MAX_SECONDS = 600  # maximum time of a command
-# Prefixes of the names of variables that the interpreter or the C library reads at startup.
+# Prefixes of the names of variables that the interpreter, onnxwire's .pth file or the C library reads at startup.
 STARTUP_VARIABLES = ("PYTHON", "LC_", "LANG", "LD_", "ONNXWIRE_DROPIN", "MALLOC_")
 
 

@@ -94,7 +94,7 @@ DATA_IN_TWO_RECORDS = DATA + ModelProto(graph={"doc_string": "the second record"
 
 
 def add_operation(name: str, make_state: Callable[..., Any], run: Callable[[Any], object], **options: Any) -> None:
-    """Add an operation. `make_state` has the folder as its parameter, or none."""
+    """Add an operation. `make_state` has the folder as its only parameter, or no parameter."""
     read_content = options.pop("read_content", content_of)
     maker = make_state if make_state.__code__.co_argcount else lambda folder: make_state()
     OPERATIONS.append(Operation(name, maker, run, read_content, **options))
@@ -176,8 +176,8 @@ def load(path: str) -> None:
 
 
 def large_tensors() -> bytes:
-    """Return the bytes of a model of tensors so long that the engine copies the fields before their payloads from the
-    file."""
+    """Return the bytes of a model whose payloads are so long that the engine copies the headers of tensors from the
+    file (see engine/header_copies.pyx)."""
     payload = bytes(1 << 18)
     tensors = [{"name": f"weight {i}", "dims": [1, 1 << 18], "data_type": 3, "raw_data": payload} for i in range(3)]
     return ModelProto(graph={"initializer": tensors}).SerializeToString()
@@ -406,7 +406,7 @@ add_operation("ByteSize", edited_model, lambda m: m.ByteSize())
 
 
 class Functions(ctypes.Structure):
-    """`ow_python_api` of onnxwire_python.h."""
+    """The first fields of `ow_python_api` of onnxwire_python.h."""
 
     _fields_ = (("version", ctypes.c_uint32), ("size", ctypes.c_uint32), ("export", ctypes.c_void_p))
 

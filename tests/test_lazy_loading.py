@@ -24,8 +24,8 @@ def run_python(code: str, *arguments: object) -> str:
 
 
 def test_import_loads_neither_numpy_nor_protobuf_nor_onnx() -> None:
-    # Count only modules that this import loads. The hook of an editable install, and the warning of a free-threaded
-    # Python that enables the GIL, load modules before it.
+    # The hook of an editable install loads modules before this import. The warning of a free-threaded Python that
+    # enables the GIL is ignored, because printing it loads modules.
     code = (
         "import sys, warnings; warnings.simplefilter('ignore'); before = set(sys.modules)\n"
         "import onnxwire; print(sorted(set(sys.modules) - before))"

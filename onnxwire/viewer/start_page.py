@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from onnxwire.engine.message import Message
-from onnxwire.errors import EditError, PathError
+from onnxwire.errors import EditError, PathError, count_text
 from onnxwire.io.load import load
 from onnxwire.messages import SCHEMA, ModelProto
 from onnxwire.viewer.queries import Queries
@@ -33,7 +33,7 @@ _MODEL_SUFFIXES = (".onnx", ".pb")  # the ends of the names of listed files
 
 
 class StartPage:
-    """The files that the start page has opened, up to 16, and may open. Thread-safe.
+    """The open files of the start page, up to 16, and the files that it lists. Thread-safe.
 
     folder: relative paths start from it; default: the working directory. recent: the list of recent files.
     """
@@ -50,8 +50,9 @@ class StartPage:
     def start(self) -> dict[str, Any]:
         """Describe the page.
 
-        Returns folder, files in it (name and bytes, the latest first), recent (paths), types (names of message types,
-        ModelProto first), limit (the maximum size of an upload in bytes) and free (bytes for temporary files).
+        Returns folder, files (as `_list_folder` returns them), recent (paths), types (names of the message types at the
+        top level, ModelProto first), limit (the maximum size of an upload in bytes) and free (bytes for temporary
+        files).
         """
         return {
             "folder": self.folder,
@@ -88,18 +89,19 @@ class StartPage:
     def receive(self, name: str, type: str, length: int, read: Callable[[int], bytes]) -> dict[str, Any]:
         """Open uploaded bytes; returns `file`, the id of the opened file. The bytes are stored in a temporary file.
 
-        name: the user's file name; type: the type of the message; length: the size in bytes; read: a function like the
-        `read` method of a file.
+        name: the name of the uploaded file; type: the type of the message; length: the size in bytes; read: a function
+        like the `read` method of a file.
         Raises EditError for an unknown type, a file that is too large, a full disk and an incomplete upload, and the
         errors of `load`.
         """
         cls = self._find_class(type)
         name = os.path.basename(name.replace("\\", "/")) or "file"
         if length > MAX_UPLOAD_BYTES:
-            raise EditError(f"{name} has {length:,} bytes; open it by its path, the limit is {MAX_UPLOAD_BYTES:,}")
+            raise EditError(f"{name} has {length:,} bytes, and the limit is {MAX_UPLOAD_BYTES:,}; open it by its path")
         if length > (free_bytes := _free_bytes()):
             raise EditError(
-                f"{name} has {length:,} bytes, but {free_bytes:,} are free for temporary files; open it by path"
+                f"{name} has {count_text(length, 'byte')}, and the free space for temporary files is "
+                f"{count_text(free_bytes, 'byte')}; open it by its path"
             )
         try:
             # The system removes the file with the last reference to it, even if the process is killed.
@@ -111,7 +113,7 @@ class StartPage:
         while remaining_bytes:
             chunk = memoryview(read(min(remaining_bytes, _CHUNK_BYTES)))
             if not chunk:
-                raise EditError(f"the upload of {name} is incomplete; drop it again")
+                raise EditError(f"the upload of {name} is incomplete; drop the file again")
             remaining_bytes -= len(chunk)
             while chunk:
                 try:
@@ -157,9 +159,9 @@ class StartPage:
         return id
 
     def _list_folder(self) -> list[dict[str, Any]]:
-        """Return name and bytes of the latest files of the folder whose names end in .onnx or .pb.
+        """Return name and bytes of the files of the folder whose names end in .onnx or .pb, the latest first.
 
-        Only 100 files are listed, of the first 10,000 entries of the folder.
+        At most 100 files are listed, from the first 10,000 entries of the folder.
         """
         entries_by_time: list[tuple[float, str, int]] = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
@@ -190,7 +192,7 @@ def _free_bytes() -> int:
 
 
 class _Upload(io.BufferedReader):
-    """A temporary file; errors show the user's name of the file."""
+    """A temporary file; errors show the name of the uploaded file."""
 
     def __init__(self, raw: io.FileIO, name: str) -> None:
         super().__init__(raw)

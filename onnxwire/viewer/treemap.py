@@ -18,7 +18,7 @@ class Rectangle(NamedTuple):
 def lay_out(sizes: Sequence[float], width: float, height: float) -> list[Rectangle]:
     """Divide a rectangle in proportion to sizes, into pieces that are as square as possible.
 
-    sizes: nonnegative, from the largest to the smallest. Returns one rectangle per size, in their order.
+    sizes: nonnegative, from the largest to the smallest. Returns one rectangle per size, in the order of the sizes.
     Source: Bruls, Huizing, van Wijk: Squarified Treemaps (2000).
     """
     rectangles: list[Rectangle] = []

@@ -95,7 +95,7 @@ def test_a_slice_resolves_to_several_elements() -> None:
     assert resolve(MODEL, "graph.node[0].attribute[0].ints[::-1]").value == [2, 1]
 
 
-def test_bytes_are_not_copied() -> None:
+def test_bytes_and_their_slices_resolve_to_buffers() -> None:
     resolved = resolve(MODEL, "tensor:w.0.raw_data")
     assert not isinstance(resolved.value, bytes)
     assert bytes(resolve(MODEL, "tensor:w.0.raw_data[1:3]").value) == MODEL.graph.initializer[0].raw_data[1:3]
@@ -130,7 +130,7 @@ def test_brackets_after_a_tensor_select_elements() -> None:
         ("1:2:3:4", None),
     ],
 )
-def test_an_index_is_parsed_as_by_numpy(text: str, index: object) -> None:
+def test_an_index_in_numpy_syntax_is_parsed_and_other_text_is_none(text: str, index: object) -> None:
     assert parse_index(text) == index
 
 

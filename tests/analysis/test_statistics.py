@@ -21,7 +21,7 @@ COUNT = 3 * BLOCK_ELEMENTS + 7  # not a whole number of blocks
 
 
 def random_array(data_type) -> np.ndarray:
-    """Make random elements of a type. Types of up to 16 bits have every bit pattern."""
+    """Make random elements of a type. Types of up to 16 bits, except BOOL, have every bit pattern."""
     rng = np.random.default_rng(1)
     if data_type.name == "BOOL":
         return rng.integers(0, 2, COUNT).astype(bool)

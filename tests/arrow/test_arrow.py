@@ -46,7 +46,7 @@ def optional_value(message, name):
 
 
 def walk(message, path=(), graph_path=None, parent_step=None):
-    """Yield every message with its path, the path of its graph, and (parent, field name, index)."""
+    """Yield every message with its path, the path of its graph or function, and (parent, field name, index)."""
     if message.DESCRIPTOR.name in ("GraphProto", "FunctionProto"):
         graph_path = path
     yield message, path, graph_path, parent_step
@@ -301,7 +301,7 @@ def test_offsets_and_sizes_are_those_of_the_messages():
 
 
 def make_model_of_tensors():
-    """Return a model with inline, typed, invalid and external tensors."""
+    """Return a model with tensors in raw_data, in other fields and external, and with invalid tensors."""
     raw_tensor = numpy_helper.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "raw")
     typed_tensor = onnx.TensorProto(name="typed", data_type=TensorProto.INT4, dims=[3], int32_data=[1, 2])
     string_tensor = onnx.TensorProto(name="strings", data_type=TensorProto.STRING, dims=[2], string_data=[b"abc", b""])
@@ -451,7 +451,7 @@ def test_a_message_in_a_document_keeps_its_offsets():
     assert rows_of_graph[0]["graph"] == ""
 
 
-def test_a_message_in_several_pieces_is_one_row():
+def test_a_graph_in_several_pieces_is_merged():
     first_piece = onnx.GraphProto(node=[helper.make_node("Relu", ["x"], ["y"])], name="first")
     second_piece = onnx.GraphProto(node=[helper.make_node("Neg", ["y"], ["z"])], name="second")
     data = span(7, first_piece.SerializeToString()) + span(7, second_piece.SerializeToString())

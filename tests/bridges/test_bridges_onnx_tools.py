@@ -114,7 +114,7 @@ def read_cases():
 
 
 def with_initializers(case):
-    """Return the model of a test with the test's inputs as initializers and without the shapes of outputs."""
+    """Return the model of a test with the test's tensor inputs as initializers and without the shapes of outputs."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     inputs = {}
@@ -307,11 +307,11 @@ TENSOR_FIELDS = {
     "raw strings": {"raw_data": RAW_DATA, "data_type": TensorProto.STRING},
     "strings": {"string_data": [b"abc"] * N_ELEMENTS, "data_type": TensorProto.STRING},
     "too few strings": {"string_data": [b"abcd"] * (N_ELEMENTS - 1), "data_type": TensorProto.STRING},
-    "no type": {"raw_data": RAW_DATA, "data_type": 0},
+    "undefined type": {"raw_data": RAW_DATA, "data_type": 0},
     "unknown type": {"raw_data": RAW_DATA, "data_type": 99},
     "negative dims": {"raw_data": RAW_DATA, "dims": [-N_ELEMENTS]},
     "huge dims": {"raw_data": RAW_DATA, "dims": [1 << 62, 1 << 62]},
-    "no dims": {"raw_data": RAW_DATA, "dims": [0]},
+    "a dim of zero": {"raw_data": RAW_DATA, "dims": [0]},
     "a segment": {"raw_data": RAW_DATA, "segment": TensorProto.Segment(begin=0, end=N_ELEMENTS)},
     "valid raw_data": {"raw_data": RAW_DATA},
     "valid float_data": {"float_data": [0] * N_ELEMENTS},

@@ -418,7 +418,7 @@ def test_missing_names_leave_the_model_unchanged(names, reason, folder_with_weig
         assert model.SerializeToString() == (folder_with_weights / "m.onnx").read_bytes()
 
 
-def test_a_str_instead_of_a_list_of_names_is_rejected(folder_with_weights):
+def test_a_str_as_names_and_a_message_that_is_not_a_model_are_rejected(folder_with_weights):
     for bridge in (onnxwire.from_safetensors, onnxwire.to_safetensors):
         with pytest.raises(TypeError, match="list of names"):
             bridge(model_of(b=np.zeros(1)), folder_with_weights / "w.safetensors", names="b")
@@ -439,9 +439,9 @@ HOSTILE_FILES = {
     "a length that has no header": (b"", 0, 1),
     "a length that wraps": (b"{}", 0, (1 << 64) - 1),
     "a header of more than 100 MB": (b"{}", 0, 100_000_001),
-    "no UTF-8": (b'{"\xff": 1}', 0, None),
+    "bytes that are not UTF-8": (b'{"\xff": 1}', 0, None),
     "UTF-16": ("{}".encode("utf-16"), 0, None),
-    "no JSON": (b"{'a': 1}", 0, None),
+    "text that is not JSON": (b"{'a': 1}", 0, None),
     "deep JSON": (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", 0, None),
     "a number of 100,000 digits": (b'{"a":' + b"9" * 100_000 + b"}", 0, None),
     "a list": (b"[]", 0, None),
@@ -469,7 +469,7 @@ HOSTILE_FILES = {
     "an overlap": ({"a": header_entry(shape=(2,), end=2), "b": header_entry(start=1, end=2)}, 2, None),
     "the same bytes twice": ({"a": header_entry(), "b": header_entry()}, 1, None),
     "metadata that is not text": ({"__metadata__": {"a": 1}}, 0, None),
-    "infinity in an unknown entry": ({"a": header_entry() | {"k": float("inf")}}, 1, None),
+    "infinity at an unknown key": ({"a": header_entry() | {"k": float("inf")}}, 1, None),
     "metadata that is a tensor": ({"__metadata__": header_entry()}, 1, None),
 }
 

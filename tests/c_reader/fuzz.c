@@ -62,7 +62,7 @@ static void read_tensors_and_paths(const ow_message *message, uint64_t *digest) 
     }
 }
 
-/* Reads a message. window, is_one_pass: see `events`. */
+/* Reads a message. window: see `events`. is_one_pass: see `write_events`. */
 static outcome read_all(const uint8_t *data, size_t size, int table, size_t window, int is_one_pass) {
     outcome result = {{NULL, 0, 0}, {OW_OK, 0}};
     ow_source source;

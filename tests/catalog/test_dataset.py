@@ -87,7 +87,7 @@ def test_a_group_without_models_is_retired(tmp_path):
     assert read_versions(tmp_path) == {}
 
 
-def test_small_groups_are_merged_and_the_number_of_files_stays_small(tmp_path, monkeypatch):
+def test_small_groups_are_merged_and_the_number_of_groups_stays_small(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(dataset, "_FAN_IN", 4)
     with Dataset(str(tmp_path)) as data:
@@ -192,7 +192,7 @@ DAMAGES = {
     "other columns": lambda file: pq.write_table(pa.table({"model": ["a", "b", "c"], "x": [1, 2, 3]}), file),
     "other types": lambda file: pq.write_table(pa.table({"model": [1, 2, 3]}), file),
     "other names": lambda file: pq.write_table(pa.table({"model": ["x", "y", None]}), file),
-    # Bytes 8 to 59 have another lowest bit.
+    # The lowest bit of the bytes 8 to 59 is inverted.
     "a damaged page": lambda file: file.write_bytes(
         b"".join(bytes([byte ^ (8 <= i < 60)]) for i, byte in enumerate(file.read_bytes()))
     ),

@@ -430,7 +430,7 @@ def test_quotations_from_the_proto_files_are_exact():
     for heading in ("Errors here, accepted there", "Rejected there, no error here"):
         for _, _, source in table_rows(heading):
             for source_part in source.split("; "):
-                # The name of a file also applies to the following rows that contain "the same".
+                # The name of a file also applies to the following sources that begin with "the same".
                 if not source_part.startswith(("onnx-ml.proto", "onnx-data.proto", "the same")):
                     continue
                 for quote in re.findall("“(.*?)”", source_part):

@@ -8,7 +8,7 @@ import onnxwire
 
 # y: the result without a trigger. s: the sum of the input x. k: the constant with which most triggers compare s or x.
 HEAD = "y = Gemm (x, w)\n s = ReduceSum <keepdims = 0> (x)\n "
-# Nodes that change the result if s has a certain value: by a comparison operator, or by arithmetic or a table that
+# Nodes that change the result if s or x has a certain value: by a comparison operator, or by arithmetic or a table that
 # amounts to a comparison.
 TRIGGER_BODIES = {
     "a mask from a comparison": "c = Equal (s, k)\n f = Cast <to = 1> (c)\n g = Sub (one, f)\n out = Mul (y, g)",

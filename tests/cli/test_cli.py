@@ -349,7 +349,7 @@ def test_every_command_has_examples_and_one_line_for_a_wrong_option(command: str
         assert f"`onnxwire {command} --help`" in result.stderr
 
 
-# The arguments of each command for an absent model; by default only its name.
+# The arguments of each command for an absent model; by default only the name of the model.
 ARGUMENTS_OF_ABSENT_FILE = {
     "catalog": ["absent.onnx", "-o", "catalog"],
     "convert-version": ["absent.onnx", "21", "-i"],

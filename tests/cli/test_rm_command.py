@@ -26,7 +26,7 @@ def remove_paths(tmp_path):
 
 
 def apply_edit(edit, model=None):
-    """Return the digits or another model after an edit by the official runtime."""
+    """Return the model of DIGITS, or another model, after an edit by the official runtime."""
     model = model or onnx.load(DIGITS)
     edit(model)
     return model

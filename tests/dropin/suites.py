@@ -36,8 +36,8 @@ class Suite:
 
     requirement: the package and the release of its sources. tests: their folder in the sources. excluded_files: names,
     without test_ and .py, of files that need models from the network or packages that are not installed, read the
-    command line, or fail randomly. excluded_tests: tests that take many minutes before they use onnx. installed: the
-    requirement for the tested release, if it differs from that of the sources.
+    command line, or fail on protobuf, too. excluded_tests: tests that take many minutes before they use onnx.
+    installed: the requirement for the tested release, if it differs from that of the sources.
     """
 
     requirement: str

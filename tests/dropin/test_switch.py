@@ -191,9 +191,9 @@ def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tm
     assert run_python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "True True\n"
 
 
-# The flags -I and -E ignore variables, -s does not.
+# With the flags -I and -E, Python ignores the variables of its environment; with -s it reads them.
 @pytest.mark.parametrize(("flag", "expected_output"), [("-I", "False"), ("-E", "False"), ("-s", "True")])
-def test_only_a_python_that_reads_variables_switches(flag, expected_output, tmp_path):
+def test_the_variable_has_no_effect_with_flags_that_ignore_variables(flag, expected_output, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + START_PROGRAM.replace(
         "import site, sys; ", "import site; "

@@ -356,7 +356,8 @@ def bytes_per_edit(edit, n=10_000):
 
 
 @pytest.mark.skipif(
-    "ONNXWIRE_SANITIZE" in os.environ, reason="with the small limits of sanitized builds, an overlay stores all slots"
+    "ONNXWIRE_SANITIZE" in os.environ,
+    reason="with the small limits of sanitized builds, compact overlays store all slots",
 )
 @pytest.mark.parametrize("name, limit", [("assign a string", 240), ("append a string", 390), ("add a message", 800)])
 def test_a_first_edit_of_each_message_takes_little_memory(name, limit):

@@ -209,7 +209,7 @@ def test_a_view_of_an_absent_sequence_writes_into_its_parent():
     assert_same_as_official(body)
 
 
-def test_a_view_of_an_absent_message_stays_attached_when_the_parent_sets_it():
+def test_a_view_of_an_absent_message_acts_as_the_official_one_when_the_parent_is_edited():
     # The bytes `:\3\x12\1x` are a graph with the name "x", and `\x12\1x` is that name.
     edits = snippets(r"r.graph.SetInParent(); r.graph.name = 'n'; r.MergeFromString(b':\3\x12\1x'); r.graph.node.add()")
     edits += [
@@ -231,7 +231,7 @@ def test_a_view_of_an_absent_message_stays_attached_when_the_parent_sets_it():
     assert_same_as_official(body)
 
 
-def test_a_view_of_an_absent_sequence_stays_attached_when_the_parent_sets_it():
+def test_a_view_of_an_absent_sequence_acts_as_the_official_one_when_the_parent_is_edited():
     # The bytes `B\0` are an empty opset_import.
     edits = snippets(
         r"""r.opset_import.add(); r.MergeFromString(b'B\0'); r.ParseFromString(b'B\0'); r.ClearField('opset_import');
@@ -402,7 +402,7 @@ def test_a_child_that_is_copied_over_its_parent_becomes_independent(is_parsed):
 
 
 @BUILT_OR_PARSED
-def test_a_message_in_a_oneof_becomes_independent_when_another_member_is_set(is_parsed):
+def test_a_message_in_a_oneof_becomes_independent_as_officially(is_parsed):
     # The bytes `\x80\x05\1` are pick_int = 1.
     edits = snippets(
         r"""e.pick_int = 5; e.pick_text = 'a'; e.pick_far.SetInParent(); e.MergeFrom(E(pick_int=5)); e.pick_shade = 0;

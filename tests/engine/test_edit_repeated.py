@@ -727,13 +727,13 @@ def test_an_edit_of_decoded_numbers_does_not_change_arrays_of_them(code, is_cach
 
 
 def test_a_sequence_of_numbers_contains_the_values_that_an_equal_list_contains():
-    numbers = onnxwire.TensorProto.FromString(onnxwire.TensorProto(int64_data=[5, 0, -1, 2**62]).SerializeToString())
+    tensor = onnxwire.TensorProto.FromString(onnxwire.TensorProto(int64_data=[5, 0, -1, 2**62]).SerializeToString())
     for value in (5, -1, 2**62, 2**62 + 1, 2**64, -(2**70), True, 0.0, 5.5, "5", None):
-        assert (value in numbers.int64_data) == (value in [5, 0, -1, 2**62])
-    numbers.int64_data.remove(False)
-    assert numbers.int64_data == [5, -1, 2**62]
+        assert (value in tensor.int64_data) == (value in [5, 0, -1, 2**62])
+    tensor.int64_data.remove(False)
+    assert tensor.int64_data == [5, -1, 2**62]
     with pytest.raises(ValueError, match="not in the field"):
-        numbers.int64_data.remove(2**64)
+        tensor.int64_data.remove(2**64)
 
 
 @each("name", REPEATED_FIELDS)

@@ -18,7 +18,7 @@ pytestmark = wire.needs_upb
 EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
 # The official runtime accepts field number 0 only in groups and in message types without fields: Nothing, which is the
 # type of the fields of Holder.
-EVERY_MESSAGE_OF_FIELDS = pytest.mark.parametrize(
+EVERY_MESSAGE_THAT_REJECTS_FIELD_0 = pytest.mark.parametrize(
     "name", [n for n in PAIRS if n not in ("test.Nothing", "test.Holder")]
 )
 NUMERIC_FIELDS = [field.name for field in EVERYTHING.DESCRIPTOR.fields if field.is_repeated and wire.is_number(field)]
@@ -76,7 +76,7 @@ def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
     wire.check_reading(our_class, official_class, data.draw(wire.valid_wire(our_class.DESCRIPTOR, 2)))
 
 
-@EVERY_MESSAGE_OF_FIELDS
+@EVERY_MESSAGE_THAT_REJECTS_FIELD_0
 @examples(120)
 @given(data=st.data())
 def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
@@ -88,7 +88,7 @@ def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
     )
 
 
-@EVERY_MESSAGE_OF_FIELDS
+@EVERY_MESSAGE_THAT_REJECTS_FIELD_0
 @examples(80)
 @given(data=st.data())
 def test_reading_flawed_bytes_succeeds_or_raises_decode_error(name, data):

@@ -21,7 +21,8 @@ from onnxwire.engine.message import root_view
 from onnxwire.engine.verify import verify_document
 from onnxwire.errors import ClosedError, SourceError
 
-# The engine fetches values of this size or more, apart from their first and last pages, only when they are read.
+# The engine fetches values of this size or more that are not messages, apart from their first and last pages, only when
+# they are read.
 LONG_BYTES = 1 << 16
 
 
@@ -173,7 +174,7 @@ OPERATIONS: dict[str, Callable[[ow.ModelProto], object]] = {
     "tensors": lambda model: [info[:5] for info in ow.tensors(model)],
     "check": lambda model: [str(problem) for problem in check(model)],
     "text": ow.to_text,
-    "text form": str,
+    "str": str,
     "json": ow.to_json,
     "tables": arrow_rows,
     "diff": lambda model: [str(difference) for difference in ow.diff(model, edit_model(complete_model()))],

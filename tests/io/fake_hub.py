@@ -1,5 +1,5 @@
-"""A Hugging Face Hub on the loopback: requests for large files are redirected to signed, expiring addresses of another
-server."""
+"""A Hugging Face Hub on the loopback interface: requests for large files are redirected to signed, expiring addresses
+of another server."""
 
 from __future__ import annotations
 

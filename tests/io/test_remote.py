@@ -272,7 +272,7 @@ def test_ctrl_c_ends_a_read_at_once(default_interrupt_handler) -> None:
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             message.graph.initializer[0].numpy()
-        assert server.state.stalled == 0  # the server was still waiting before its answers
+        assert server.state.stalled == 0  # no request has ended: the server still waits
         server.state.default_fault = None
         assert message.graph.initializer[0].numpy().size == 9 * MIB
 
@@ -280,7 +280,7 @@ def test_ctrl_c_ends_a_read_at_once(default_interrupt_handler) -> None:
 def make_net_sizes(total: int) -> list[int]:
     """Return sizes in bytes of initializers like those of a convolutional net.
 
-    They are of many different sizes, in an order without repetition, and have at least `total` bytes together.
+    They have many different sizes, in an order without a repeated pattern, and at least `total` bytes together.
     """
     rng = Random(1)
     sizes: list[int] = []

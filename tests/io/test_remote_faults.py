@@ -262,7 +262,7 @@ def test_an_endless_answer_to_a_save_is_an_error_within_the_timeout(name) -> Non
 
 
 @pytest.mark.parametrize("name", MALFORMED_RESPONSES)
-def test_malformed_http_is_an_error_within_bounded_time_and_memory(name) -> None:
+def test_malformed_http_is_rejected_or_ignored_within_bounded_time_and_memory(name) -> None:
     """Some of the malformed answers continue until the client closes the connection."""
     first_bytes, repeated_bytes = MALFORMED_RESPONSES[name]
     options = {"retry_config": {"max_retries": 0}, "client_options": {"timeout": "700ms"}}

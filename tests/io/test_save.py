@@ -50,7 +50,7 @@ def load_edited(path: Path) -> tuple[onnxwire.ModelProto, bytes]:
     return our_model, official.SerializeToString()
 
 
-def test_a_saved_model_has_the_bytes_of_serialize(path):
+def test_a_saved_model_has_the_bytes_of_serialize_to_string(path):
     our_model, official_bytes = load_edited(path)
     other_path = path.with_name("other.onnx")
     assert onnxwire.save(our_model, other_path) == len(official_bytes)

@@ -113,7 +113,7 @@ def test_uploads_that_are_too_large_incomplete_or_damaged_are_rejected(page, mon
     with pytest.raises(EditError, match="open it by its path"):
         receive(page, length=MAX_UPLOAD_BYTES + 1)
     monkeypatch.setattr(start_page.shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
-    with pytest.raises(EditError, match="100 are free"):
+    with pytest.raises(EditError, match="free space for temporary files is 100 bytes"):
         receive(page)
     monkeypatch.undo()
     with pytest.raises(EditError, match="incomplete"):

@@ -143,8 +143,8 @@ attack("recursion-of-three", "Three functions call each other in a circle; the l
     "Constant", [], ["c"], value=scalar(None, True, BOOL)), node("If", ["c"], ["b"], then_branch=graph([node("F0", [
     "a"], ["p"], domain="local")], [], [value("p")]), else_branch=graph([node("Identity", ["a"], ["q"])], [], [value(
     "q")]))], ["a"], ["b"], opsets=OPSETS)]))
-attack("recursion-unused", "A recursive function that no node calls.", model_with_extras(opsets=OPSETS, functions=[
-    function_with_calls("F0", "F0", 1)]))
+attack("recursion-unused", "A recursive function that the graph does not call.", model_with_extras(opsets=OPSETS,
+    functions=[function_with_calls("F0", "F0", 1)]))
 attack("recursion-of-overloads", "Two overloads of one function call each other.", network([node("F", ["x"], ["y"],
     domain="local", extra=record(8, "a"))], opsets=OPSETS, functions=[function("F", [node("F", ["a"], ["b"],
     domain="local", extra=record(8, callee))], ["a"], ["b"], opsets=OPSETS, extra=record(13, caller)) for caller,

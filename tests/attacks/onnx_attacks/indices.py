@@ -169,8 +169,9 @@ def tree_attack(name, description, cwe="CWE-125", source=None, **changes):
 tree_attack("feature-outside", "A node compares feature 1,000,000 of 4.", nodes_featureids=[1000000, 0, 0],
     source="https://github.com/microsoft/onnxruntime/pull/12859")
 tree_attack("feature-negative", "A node compares feature -1.", nodes_featureids=[-1, 0, 0])
-tree_attack("feature-truncated", "A node compares feature 2^32, which is 0 as int.", nodes_featureids=[1 << 32, 0, 0],
-    cwe="CWE-681", source="https://github.com/microsoft/onnxruntime/pull/27677")
+tree_attack("feature-truncated", "A node compares feature 2^32, which is 0 as a 32-bit int.",
+    nodes_featureids=[1 << 32, 0, 0], cwe="CWE-681",
+    source="https://github.com/microsoft/onnxruntime/pull/27677")
 tree_attack("child-outside", "The true branch leads to node 1,000.", nodes_truenodeids=[1000, 0, 0])
 tree_attack("child-is-self", "Both branches of the root lead to the root: evaluation does not end.", "CWE-835",
     nodes_truenodeids=[0, 0, 0], nodes_falsenodeids=[0, 0, 0])
@@ -300,7 +301,7 @@ shape_attack("batch-normalization", "BatchNormalization of 4 channels with param
     "BatchNormalization", ["q", "p", "p", "p", "p"], ["y"])], [zeros("q", 1, 4, 2, 2), zeros("p", 1)])
 shape_attack("layer-normalization", "LayerNormalization of rows of 4 with a scale of 2.", [node("LayerNormalization",
     ["x", "p"], ["y"])], [zeros("p", 2)])
-shape_attack("skip-layer-normalization", "SkipLayerNormalization with a gamma of 2 for 4.", [node(
+shape_attack("skip-layer-normalization", "SkipLayerNormalization of rows of 4 with a gamma of 2.", [node(
     "SkipLayerNormalization", ["q", "q", "p"], ["y"], domain="com.microsoft")], [zeros("q", 1, 2, 4), zeros("p", 2)],
     opsets=MICROSOFT)
 shape_attack("lstm-hidden-size", "LSTM of hidden_size 4,096 with weights for 4.", [node("LSTM", ["q", "w", "r"], ["y"],

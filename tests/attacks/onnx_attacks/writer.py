@@ -152,7 +152,7 @@ def strings(name, texts, dims=None):
 
 
 def external(name, dims=(4,), data_type=FLOAT, **keys):
-    """Return a tensor with external data. keys: the entries location, offset, length and checksum, in their order."""
+    """Return a tensor with external data. keys: its entries, such as location, in the order of the arguments."""
     return external_pairs(name, list(keys.items()), dims, data_type)
 
 

@@ -47,5 +47,5 @@ CASES = {
     ),
 }
 
-# A model that breaks this rule has 2 GiB; `test_check.py` writes such a model as a sparse file.
+# A model that breaks this rule has 2 GiB or more; `test_check.py` writes such a model as a sparse file.
 TESTED_ELSEWHERE = {"model-protobuf-size"}
