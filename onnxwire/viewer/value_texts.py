@@ -48,8 +48,8 @@ def read_value(root: Message, path: str) -> dict[str, Any]:
 
     Returns path, text, form and choices. form: "text", "lines" (a text of several lines), "hex" (bytes as digits
     for `set_bytes`), "list", "message" (the text format in braces), "shape" (of an input, output or other value: text
-    contains its dims, and elem_type its data type), or "none" (too long to edit here, or without a text form; then
-    reason contains advice). choices: the possible values of an enum, a bool or a data type.
+    contains its dims, and elem_type its data type), or "none" (the page cannot edit the value here;
+    then reason contains advice). choices: the possible values of an enum, a bool or a data type.
     Raises PathError if there is no element at the path.
     """
     target = resolve(root, path)

@@ -114,7 +114,7 @@ def test_strings_become_bytes_and_are_converted_back():
     assert from_ir(to_ir(model)).graph.initializer[0].string_data == [b"a", b"b"]
 
 
-def test_a_round_trip_copies_no_byte(tmp_path):
+def test_a_round_trip_copies_no_elements(tmp_path):
     path = tmp_path / "m.onnx"
     onnxwire.save(model_of(numpy_helper.from_array(np.arange(500.0), "w")), path)
     message = onnxwire.load(path)

@@ -443,7 +443,7 @@ def test_entries_are_removed_from_lists_inside_of_remaining_elements():
     assert [(info.name, len(info.metadata_props)) for info in message.graph.value_info] == [("x", 1)]
 
 
-def test_repairs_can_be_read_and_applied_only_until_they_are_applied():
+def test_repairs_that_were_applied_can_not_be_read_or_applied_again():
     message = ModelProto(ir_version=10)
     for _ in range(3):
         message.metadata_props.add(key="k", value="v")
