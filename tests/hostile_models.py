@@ -1,4 +1,4 @@
-"""Functions that make hostile models (MODELS), texts (TEXTS) and JSON (JSONS) of about `size` bytes, by name."""
+"""Functions that make hostile models (MODELS), texts (TEXTS) and JSON (JSONS) of up to about `size` bytes, by name."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ MODELS = {
 
 
 def _add_models_of_empty_elements():
-    """Add to MODELS one model for each repeated field of messages, full of empty elements."""
+    """Add to MODELS one model for each repeated field of messages up to five fields deep, full of empty elements."""
     seen_names = set()
     pending_paths = [()]
     while pending_paths:

@@ -53,7 +53,7 @@ class Scenario:
         self.zoo.mkdir()
 
     def write_models(self, **op_types):
-        """Replace the files by models with an operator of the given type, or for a type of None by a file that is no model."""
+        """Replace the files by models with an operator of the given type; for a type of None, by a damaged file."""
         for path in self.zoo.iterdir():
             path.unlink()
         for name, op_type in op_types.items():

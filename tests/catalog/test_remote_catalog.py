@@ -182,7 +182,7 @@ def test_names_in_a_catalog_that_are_not_addresses_of_files_are_not_pruned(zoo, 
         # contacted.
         names = [f"{server.url}/", "http://[y/m.onnx", f"http://other\\@{host}/m.onnx"]
         with Dataset(str(out)) as data:
-            data.change(dict.fromkeys(names, State(1, None, False, False, {})), {})
+            data.change(dict.fromkeys(names, State(size=1, mark=None, hashed=False, checked=False, files={})), {})
         server.state.reset()
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 0
         assert {request.path for request in server.state.requests} == {"/complete.onnx", "/complete.data"}

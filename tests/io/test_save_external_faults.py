@@ -196,7 +196,7 @@ REFUSED_LOCATIONS = [
 
 @pytest.fixture
 def folder_with_links(tmp_path):
-    """Make a folder for the model, with links to files outside of the folder; those files must not change."""
+    """Make a folder for the model, with links, most of which lead out of it; files outside must not change."""
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "file").write_bytes(b"precious")
     folder = tmp_path / "model"
