@@ -105,8 +105,8 @@ def tensor(tensor_name=b"", dims=b"", data=b""):
     return span(8, tensor_name) + (span(1, dims) if dims else b"") + b"\x10\x01" + span(9, data)
 
 
-def shape(dims):
-    """Return a model with a float input. dims: the encoded dimensions of its TensorShapeProto."""
+def model_with_shape(dims):
+    """Return a model with a float input. dims: the encoded records dim of its TensorShapeProto."""
     return span(7, span(11, span(1, b"x") + span(2, span(1, b"\x08\x01" + span(2, dims)))))
 
 
@@ -216,8 +216,8 @@ MODELS = {
     "many inputs of a function": lambda size: span(25, span(4, b"") * (size // 2)),
     "bindings": lambda size: span(20, span(3, span(1, b"k") + span(2, b"v")) * (size // 8)),
     "annotations": copies_of(["graph", "quantization_annotation"], span(1, b"x") + span(2, span(1, b"k"))),
-    "dimensions of -1": lambda size: shape(span(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),
-    "empty names of dimensions": lambda size: shape(span(1, b"\x12\x00") * (size // 4)),
+    "dimensions of -1": lambda size: model_with_shape(span(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),
+    "empty names of dimensions": lambda size: model_with_shape(span(1, b"\x12\x00") * (size // 4)),
     "shapes with an empty name of a dimension": copies_of(
         ["graph", "input"], span(2, span(1, span(2, span(1, b"\x12\x00"))))
     ),
