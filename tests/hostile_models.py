@@ -117,7 +117,7 @@ def many_names(size):
 
 
 def fan_out(size):
-    """Make a node whose output all other nodes use; it is also an output of the graph."""
+    """Make a node whose output is an output of the graph and an input of all other nodes."""
     nodes = b"".join(span(1, node([b"v"], [name(i)])) for i in range(size // 12))
     return span(7, span(1, node([], [b"v"])) + nodes + span(12, span(1, b"v")))
 

@@ -1,4 +1,4 @@
-"""`onnxwire git` sets up drivers that git calls; every test uses a separate repository."""
+"""`onnxwire git` sets up drivers that git calls. No two tests share a repository."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ print(moment)
 
 
 def kill_at_every_moment(folder, old_options, new_options):
-    """Return the folders in which a save was killed before its first, second, … call of the system or of progress."""
+    """Return the folders in which a save was killed before the first, second, … call that KILLED_PROGRAM counts."""
     template = folder / "killed"
     template.mkdir()
     save_model(template, 1, old_options)
