@@ -146,8 +146,8 @@ def uninitialised_objects_of(cls: type) -> Iterator[Any]:
 def calls(
     cls: type, make_foreign_objects: Callable[[], list[Any]], own_makers: list[Callable[[], Any]]
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield (name, function) for each attribute of a class: the function calls it with objects of wrong types. The last
-    function copies, pickles and prints objects of the class.
+    """Yield (name, function) for each attribute of a class, except those inherited from `object`: the function calls it
+    with objects of wrong types. The last function copies, pickles and prints objects of the class.
 
     make_foreign_objects: returns new objects of other types. Each attribute gets new ones, since calls that extend a
     sequence by itself would otherwise make millions of elements. own_makers: functions that return objects of the

@@ -130,7 +130,7 @@ def run_fuzzer(name: str, arguments: list[str]) -> int:
 
 
 def print_reached_lines(new_inputs: Path | None) -> int:
-    """Print how many lines of each module the seeds and the corpora reach.
+    """Print the number of lines of each module, and the share of them that the seeds and the corpora reach.
 
     new_inputs: a folder with a folder of inputs for each target. Inputs that reach further lines are copied to CORPUS.
     """

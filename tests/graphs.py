@@ -1,4 +1,4 @@
-"""Models for tests of commands that edit, extract and compare: subgraphs, functions, annotations."""
+"""Models that several tests use: with subgraphs and functions, with a tensor of any size, with equal layers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def write_sparse_model(path, size):
 def layered_model(layers, width):
     """Return a model of a Gather, `layers` equal layers of `width` nodes, and a MatMul, with scoped names.
 
-    The values between the layers are typed.
+    The outputs of all nodes in the layers are typed.
     """
     operators = ["MatMul", "Add", "Relu", "Mul", "Sigmoid", "Sub", "Tanh"]
     nodes = [helper.make_node("Gather", ["table", "x"], ["h0_0"], name="/embed/Gather")]

@@ -1,4 +1,4 @@
-"""Functions that make hostile models (MODELS), texts (TEXTS) and JSON (JSONS) of about `size` bytes, by name."""
+"""Functions that make hostile models (MODELS), texts (TEXTS) and JSON (JSONS) of up to about `size` bytes, by name."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ def tensor(tensor_name=b"", dims=b"", data=b""):
     return span(8, tensor_name) + (span(1, dims) if dims else b"") + b"\x10\x01" + span(9, data)
 
 
-def shape(dims):
-    """Return a model with a float input. dims: the encoded dimensions of its TensorShapeProto."""
+def model_with_shape(dims):
+    """Return a model with a float input. dims: the encoded records dim of its TensorShapeProto."""
     return span(7, span(11, span(1, b"x") + span(2, span(1, b"\x08\x01" + span(2, dims)))))
 
 
@@ -117,7 +117,7 @@ def many_names(size):
 
 
 def fan_out(size):
-    """Make a node whose output all other nodes use; it is also an output of the graph."""
+    """Make a node whose output is an output of the graph and an input of all other nodes."""
     nodes = b"".join(span(1, node([b"v"], [name(i)])) for i in range(size // 12))
     return span(7, span(1, node([], [b"v"])) + nodes + span(12, span(1, b"v")))
 
@@ -216,8 +216,8 @@ MODELS = {
     "many inputs of a function": lambda size: span(25, span(4, b"") * (size // 2)),
     "bindings": lambda size: span(20, span(3, span(1, b"k") + span(2, b"v")) * (size // 8)),
     "annotations": copies_of(["graph", "quantization_annotation"], span(1, b"x") + span(2, span(1, b"k"))),
-    "dimensions of -1": lambda size: shape(span(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),
-    "empty names of dimensions": lambda size: shape(span(1, b"\x12\x00") * (size // 4)),
+    "dimensions of -1": lambda size: model_with_shape(span(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),
+    "empty names of dimensions": lambda size: model_with_shape(span(1, b"\x12\x00") * (size // 4)),
     "shapes with an empty name of a dimension": copies_of(
         ["graph", "input"], span(2, span(1, span(2, span(1, b"\x12\x00"))))
     ),
@@ -231,7 +231,7 @@ MODELS = {
 
 
 def _add_models_of_empty_elements():
-    """Add to MODELS one model for each repeated field of messages, full of empty elements."""
+    """Add to MODELS one model for each repeated field of messages up to five fields deep, full of empty elements."""
     seen_names = set()
     pending_paths = [()]
     while pending_paths:

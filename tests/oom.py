@@ -102,7 +102,7 @@ class Trials:
         if not gc.isenabled():
             faults.append("the garbage collector is disabled")
             gc.enable()
-        faults += [f"printed {text}" for text in UNRAISABLE_ERRORS]
+        faults += [f"reported the unraisable exception {text}" for text in UNRAISABLE_ERRORS]
         UNRAISABLE_ERRORS.clear()
         try:
             content = self.operation.read_content(state)

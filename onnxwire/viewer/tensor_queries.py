@@ -24,8 +24,8 @@ class TensorQueries(FieldQueries):
         """Describe a tensor and the location of its bytes, without reading them.
 
         path: the path of the tensor, "" for a TensorProto that is the whole file. Returns path, name, data_type, shape,
-        bytes, file, offset, location, doc_string, consumers ([]) and count (0); `Queries.tensor` lists the consumers in
-        a model. Raises PathError if there is no tensor.
+        bytes, file, offset, location, doc_string, consumers ([]) and count, the number of consumers (0);
+        `Queries.tensor` lists those in a model. Raises PathError if there is no tensor.
         """
         tensor = self._resolve_tensor(path)
         info = describe(tensor, path)

@@ -30,7 +30,8 @@ _MAX_BYTES = 24  # maximum number of shown bytes of a field in a row
 
 
 def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, max_chars: int = _MAX_CHARS) -> str:
-    """Return a value of a field as truncated text. value: an element of a repeated field, or the payload of an element.
+    """Return a value of a field as truncated text. value: an element of a repeated field, or the
+    Payload of an element that is a string or bytes.
 
     Without `value`, the text of a singular field is returned.
     """
@@ -46,10 +47,10 @@ def read_value(root: Message, path: str) -> dict[str, Any]:
     For an attribute, an entry of metadata, an opset_import or a dim, this is the value in the message, such as the
     version.
 
-    Returns path, text, form and choices. form: "text", "lines" (a text of several lines), "hex" (bytes as digits
-    for `set_bytes`), "list", "message" (the text format in braces), "shape" (of an input, output or other value: text
-    contains its dims, and elem_type its data type), or "none" (too long to edit here, or without a text form; then
-    reason contains advice). choices: the possible values of an enum, a bool or a data type.
+    Returns path, text, form and choices. form: "text", "lines" (a doc_string or a text of several lines), "hex" (bytes
+    as digits for `change_kinds.set_bytes`), "list", "message" (the text format in braces), "shape" (of an input, output
+    or other value: text contains its dims, and elem_type its data type), or "none" (the page cannot edit the value
+    here; then reason contains advice). choices: the possible values of an enum, a bool or a data type.
     Raises PathError if there is no element at the path.
     """
     target = resolve(root, path)

@@ -1,4 +1,4 @@
-"""Names that graphs define or capture from outer graphs, the cost of renaming them, and suggestions of names."""
+"""Names that graphs define or capture from outer graphs, the cost of renaming and extracting, suggestions of names."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_the_closest_of_many_names_is_suggested():
     assert did_you_mean("x" * 1_000_000, ["x"]) == ""
 
 
-def test_an_endless_list_of_names_is_not_read_to_the_end():
+def test_only_the_first_100_000_names_of_a_long_list_are_read():
     def names():
         for index in range(10**9):
             assert index <= 100_000

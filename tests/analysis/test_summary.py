@@ -12,7 +12,7 @@ from onnxwire.analysis.summary import summarize
 
 
 @pytest.mark.parametrize("field_numbers", [[7], [20, 1], [25, 7, 5, 6], [25, 11, 6]])
-def test_graphs_are_counted_up_to_the_nesting_limit_of_protobuf(field_numbers):
+def test_graphs_are_read_up_to_the_nesting_limit_of_protobuf(field_numbers):
     """field_numbers: the fields from the model to the outermost graph.
 
     They are 7 graph; 20 training_info, 1 initialization; 25 functions, 7 node or 11 attribute_proto, 5 attribute, 6 g.

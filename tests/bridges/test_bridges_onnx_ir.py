@@ -35,7 +35,7 @@ def model_of(*tensors, nodes=()):
     return to_onnxwire(helper.make_model(graph, ir_version=10))
 
 
-def constant(model, name):
+def initializer_tensor(model, name):
     """Return the tensor of an initializer in a model of onnx-ir."""
     return model.graph.initializers[name].const_value
 
@@ -57,7 +57,9 @@ def test_onnx_ir_writes_the_same_elements(name):
     written_model = ir.from_proto(ir.to_proto(model))
     assert written_model.graph.initializers.keys() == official_model.graph.initializers.keys()
     for key in official_model.graph.initializers:
-        np.testing.assert_array_equal(constant(written_model, key).numpy(), constant(official_model, key).numpy())
+        np.testing.assert_array_equal(
+            initializer_tensor(written_model, key).numpy(), initializer_tensor(official_model, key).numpy()
+        )
 
 
 def test_tensors_in_subgraphs_functions_and_lists_have_the_class_of_onnxwire():
@@ -110,19 +112,19 @@ def test_elements_of_every_type_but_strings_equal_those_of_onnx_ir():
 
 def test_strings_become_bytes_and_are_converted_back():
     model = model_of(helper.make_tensor("s", TensorProto.STRING, [2], [b"a", b"b"]))
-    assert constant(to_ir(model), "s").numpy().tolist() == [b"a", b"b"]
+    assert initializer_tensor(to_ir(model), "s").numpy().tolist() == [b"a", b"b"]
     assert from_ir(to_ir(model)).graph.initializer[0].string_data == [b"a", b"b"]
 
 
-def test_a_round_trip_copies_no_byte(tmp_path):
+def test_a_round_trip_copies_no_elements(tmp_path):
     path = tmp_path / "m.onnx"
     onnxwire.save(model_of(numpy_helper.from_array(np.arange(500.0), "w")), path)
     message = onnxwire.load(path)
     model = to_ir(message)
     result = from_ir(model)
     array = message.graph.initializer[0].numpy()
-    assert np.shares_memory(constant(model, "w").numpy(), array)
-    assert np.shares_memory(np.from_dlpack(constant(model, "w")), array)
+    assert np.shares_memory(initializer_tensor(model, "w").numpy(), array)
+    assert np.shares_memory(np.from_dlpack(initializer_tensor(model, "w")), array)
     assert np.shares_memory(result.graph.initializer[0].numpy(), array)
     message = model = array = None  # the result keeps the file open by itself
     assert result.graph.initializer[0].numpy()[-1] == 499
@@ -132,7 +134,7 @@ def test_changes_to_the_ir_do_not_change_the_message():
     message = model_of(numpy_helper.from_array(np.arange(500.0), "w"))
     bytes_before = message.SerializeToString()
     model = to_ir(message)
-    tensor = constant(model, "w")
+    tensor = initializer_tensor(model, "w")
     model.graph.initializers["w"].name = "renamed"
     tensor.doc_string = "text"
     tensor.metadata_props["k"] = "v"
@@ -180,8 +182,8 @@ def test_external_data_is_read_by_onnx_ir_and_stays_external(tmp_path):
     onnxwire.save(model_of(numpy_helper.from_array(np.arange(500.0), "w")), tmp_path / "m.onnx", external="w.data")
     message = onnxwire.load(tmp_path / "m.onnx")
     model = to_ir(message)
-    assert isinstance(constant(model, "w"), ir.ExternalTensor)
-    assert constant(model, "w").numpy()[-1] == 499
+    assert isinstance(initializer_tensor(model, "w"), ir.ExternalTensor)
+    assert initializer_tensor(model, "w").numpy()[-1] == 499
     result = from_ir(model)
     assert result.graph.initializer == message.graph.initializer
     assert result.graph.initializer[0].numpy()[-1] == 499

@@ -1,5 +1,5 @@
-/* Replaces pread in an example program, and prints the number of bytes that pread has read on stderr when the program
-   ends. Tests include this file before the program. */
+/* Replaces pread in an example program. When the program ends, the number of bytes that pread has read is printed on
+   stderr. Tests include this file before the program. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -16,7 +16,7 @@ INCLUDE_FOLDER = Path(onnxwire.__file__).parent / "include"
 
 
 def c_compiler() -> list[str]:
-    """Return the command of the C compiler with which this Python was built."""
+    """Return the command of the C compiler with which this Python was built, or cc if it is unknown."""
     return (sysconfig.get_config_var("CC") or "cc").split()
 
 

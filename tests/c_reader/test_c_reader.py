@@ -178,7 +178,7 @@ def varint_at(data, position):
 def rearrange(data, descriptor, rng):
     """Return a copy of a valid message with records moved, removed, repeated or inserted at any depth.
 
-    Some messages have a second part. The result is nearly always valid.
+    Some nested messages are followed by a second record of the same field. The result is nearly always valid.
     """
     records = []
     for number, record, content in records_of(data):

@@ -42,6 +42,7 @@ SMALL_LIMITS = {"GRACE_SECONDS": -1, "_FAN_IN": 3, "_JOURNAL_BYTES": -(1 << 20)}
 class Scenario:
     """A folder of models, and its catalog before and after the build that is interrupted.
 
+    zoo: the folder of models. out: the catalog. template: a copy of the catalog before the build, absent for the first.
     The fixture also sets these attributes. old_rows, new_rows: the rows by model before and after the build.
     foreign_paths: files of other programs in the catalog's folder. is_damaged: whether a file of the catalog is missing
     before the build. stride: the number of steps between interruptions.
@@ -53,7 +54,7 @@ class Scenario:
         self.zoo.mkdir()
 
     def write_models(self, **op_types):
-        """Write models with an operator of the given type, or for a type of None a file that is not a model."""
+        """Replace the files by models with an operator of the given type; for a type of None, by a damaged file."""
         for path in self.zoo.iterdir():
             path.unlink()
         for name, op_type in op_types.items():
@@ -130,7 +131,7 @@ def scenario(request, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a kill does not lose unsynced data
     scenario = Scenario(tmp_path)
     scenario.old_rows, scenario.foreign_paths, scenario.is_damaged = {}, [], request.param == "update of a damaged one"
-    # The build is interrupted at every stride-th step: at more steps of an update, because few of them replace rows.
+    # The build is interrupted at every stride-th step: at more steps of "update", because few of them replace rows.
     scenario.stride = 1 if IS_LONG else 7 if request.param == "update" else 17
     scenario.reset()
     if request.param != "first":

@@ -182,7 +182,7 @@ def test_names_in_a_catalog_that_are_not_addresses_of_files_are_not_pruned(zoo, 
         # contacted.
         names = [f"{server.url}/", "http://[y/m.onnx", f"http://other\\@{host}/m.onnx"]
         with Dataset(str(out)) as data:
-            data.change(dict.fromkeys(names, State(1, None, False, False, {})), {})
+            data.change(dict.fromkeys(names, State(size=1, mark=None, hashed=False, checked=False, files={})), {})
         server.state.reset()
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 0
         assert {request.path for request in server.state.requests} == {"/complete.onnx", "/complete.data"}
@@ -297,8 +297,8 @@ def test_a_list_of_deeply_nested_folders_takes_little_memory(tmp_path):
 
 def test_a_list_that_names_no_file_of_the_folder_is_an_error(tmp_path):
     """The list names files in other folders or on other hosts, has invalid sizes, is not a list, or would expand to
-    more than the memory."""
-    # Entities a to m, each of which expands to ten of the previous entity.
+    more bytes than fit into memory."""
+    # Entities a to m, each of which except a expands to ten of the previous entity.
     entity_bomb = b"".join(
         b'<!ENTITY %c "%s">' % (c, b"&%c;" % (c - 1) * 10 if c > 97 else b"a" * 10) for c in range(97, 110)
     )

@@ -24,7 +24,7 @@ FUNCTION = (
 )
 
 
-def attribute(attribute_fields, other_attributes=""):
+def model_with_attribute(attribute_fields, other_attributes=""):
     """Return a model with a node that has an attribute with these fields."""
     return model(
         f"input {{ {value('x')} }} value_info {{ {value('y')} }}"
@@ -32,7 +32,7 @@ def attribute(attribute_fields, other_attributes=""):
     )
 
 
-def function(function_fields, ir=10):
+def model_with_function(function_fields, ir=10):
     """Return a model with a function that has these additional fields."""
     return model(
         ir=ir,
@@ -42,7 +42,7 @@ def function(function_fields, ir=10):
     )
 
 
-def nested_info(name, graph_fields=""):
+def model_with_nested_info(name, graph_fields=""):
     """Return a model with a nested graph whose value_info describes a name. graph_fields: fields of the outer graph."""
     branch = f"g {{ name: 'b' {node('x', 'i')} output {{ {value('i')} }} value_info {{ {value(name)} }} }}"
     return model(
@@ -68,23 +68,31 @@ LOCATION = f"external_data {entry('location', 'w.bin')}"
 CASES = {
     "attribute-name-unique": [
         (
-            attribute('name: "a" type: INTS ints: 1', 'attribute { name: "a" type: INTS ints: 1 }'),
+            model_with_attribute('name: "a" type: INTS ints: 1', 'attribute { name: "a" type: INTS ints: 1 }'),
             lambda message: message.graph.node[0].attribute.pop(1),
         )
     ],
     "attribute-type-present": [
-        (attribute('name: "a" f: 0'), lambda message: set_type(message, "FLOAT")),
-        (attribute('name: "a" i: 7'), lambda message: set_type(message, "INT")),
-        (attribute('name: "a" s: ""'), lambda message: set_type(message, "STRING")),
-        (attribute('name: "a" t { dims: 0 data_type: 1 }'), lambda message: set_type(message, "TENSOR")),
-        (attribute('name: "a" g { name: "h" }'), lambda message: set_type(message, "GRAPH")),
-        (attribute('name: "a" floats: [1, 2]'), lambda message: set_type(message, "FLOATS")),
-        (attribute('name: "a" ints: 0'), lambda message: set_type(message, "INTS")),
-        (attribute('name: "a" strings: ["p", "q"]'), lambda message: set_type(message, "STRINGS")),
-        (attribute('name: "a" tensors { dims: 0 data_type: 1 }'), lambda message: set_type(message, "TENSORS")),
-        (attribute('name: "a" tp { tensor_type { elem_type: 1 } }'), lambda message: set_type(message, "TYPE_PROTO")),
+        (model_with_attribute('name: "a" f: 0'), lambda message: set_type(message, "FLOAT")),
+        (model_with_attribute('name: "a" i: 7'), lambda message: set_type(message, "INT")),
+        (model_with_attribute('name: "a" s: ""'), lambda message: set_type(message, "STRING")),
+        (model_with_attribute('name: "a" t { dims: 0 data_type: 1 }'), lambda message: set_type(message, "TENSOR")),
+        (model_with_attribute('name: "a" g { name: "h" }'), lambda message: set_type(message, "GRAPH")),
+        (model_with_attribute('name: "a" floats: [1, 2]'), lambda message: set_type(message, "FLOATS")),
+        (model_with_attribute('name: "a" ints: 0'), lambda message: set_type(message, "INTS")),
+        (model_with_attribute('name: "a" strings: ["p", "q"]'), lambda message: set_type(message, "STRINGS")),
+        (
+            model_with_attribute('name: "a" tensors { dims: 0 data_type: 1 }'),
+            lambda message: set_type(message, "TENSORS"),
+        ),
+        (
+            model_with_attribute('name: "a" tp { tensor_type { elem_type: 1 } }'),
+            lambda message: set_type(message, "TYPE_PROTO"),
+        ),
     ],
-    "attribute-type-valid": [(attribute('name: "a" type: UNDEFINED f: 1'), lambda message: set_type(message, "FLOAT"))],
+    "attribute-type-valid": [
+        (model_with_attribute('name: "a" type: UNDEFINED f: 1'), lambda message: set_type(message, "FLOAT"))
+    ],
     "external-key-basepath": [
         (
             external_model(f"{LOCATION} external_data {entry('basepath', '/home/me')}"),
@@ -95,14 +103,17 @@ CASES = {
         (external_model(f"{LOCATION} {LOCATION}"), lambda message: message.graph.initializer[0].external_data.pop(1)),
     ],
     "function-attribute-name-unique": [
-        (function('attribute: ["a", "b", "a"]'), lambda message: message.functions[0].attribute.pop(2)),
+        (model_with_function('attribute: ["a", "b", "a"]'), lambda message: message.functions[0].attribute.pop(2)),
     ],
     "function-value-info-known-name": [
-        (function(f"value_info {{ {value('gone')} }}"), lambda message: message.functions[0].value_info.pop(0)),
+        (
+            model_with_function(f"value_info {{ {value('gone')} }}"),
+            lambda message: message.functions[0].value_info.pop(0),
+        ),
     ],
     "function-value-info-name-unique": [
         (
-            function(f"value_info {{ {value('x')} }} value_info {{ {value('x')} }}"),
+            model_with_function(f"value_info {{ {value('x')} }} value_info {{ {value('x')} }}"),
             lambda message: message.functions[0].value_info.pop(1),
         ),
     ],
@@ -143,7 +154,7 @@ CASES = {
             model(opset=f"{OPSET} opset_import {{ domain: 'a.b' version: 1 }} {OPSET}"),
             lambda message: message.opset_import.pop(2),
         ),
-        (function("opset_import { version: 17 }"), lambda message: message.functions[0].opset_import.pop(1)),
+        (model_with_function("opset_import { version: 17 }"), lambda message: message.functions[0].opset_import.pop(1)),
     ],
     "quant-annotation-key-unique": [
         (
@@ -190,11 +201,11 @@ CASES = {
 UNREPAIRABLE = {
     "attributes that differ": (
         "attribute-name-unique",
-        attribute('name: "a" type: INT i: 1', 'attribute { name: "a" type: INT i: 2 }'),
+        model_with_attribute('name: "a" type: INT i: 1', 'attribute { name: "a" type: INT i: 2 }'),
     ),
-    "no value": ("attribute-type-present", attribute('name: "a"')),
-    "two values": ("attribute-type-present", attribute('name: "a" f: 1 i: 1')),
-    "a value and a reference": ("attribute-type-present", attribute('name: "a" f: 1 ref_attr_name: "b"')),
+    "no value": ("attribute-type-present", model_with_attribute('name: "a"')),
+    "two values": ("attribute-type-present", model_with_attribute('name: "a" f: 1 i: 1')),
+    "a value and a reference": ("attribute-type-present", model_with_attribute('name: "a" f: 1 ref_attr_name: "b"')),
     "keys with two values": (
         "metadata-model-key-unique",
         model(fields="".join(f"metadata_props {entry(*key_and_value)}" for key_and_value in ("a1", "a2", "a1"))),
@@ -207,11 +218,11 @@ UNREPAIRABLE = {
         "shape-dim-value-nonnegative",
         model(f"input {{ {value('x', float_type('dim { dim_value: -2 }'))} }}"),
     ),
-    "value_info of a value of the outer graph": ("graph-value-info-known-name", nested_info("x")),
-    "value_info of a value that a later node produces": ("graph-value-info-known-name", nested_info("last")),
+    "value_info of a value of the outer graph": ("graph-value-info-known-name", model_with_nested_info("x")),
+    "value_info of a value that a later node produces": ("graph-value-info-known-name", model_with_nested_info("last")),
     "value_info of a value in a nested graph": (
         "graph-value-info-known-name",
-        nested_info("i", graph_fields=f"value_info {{ {value('i')} }}"),
+        model_with_nested_info("i", graph_fields=f"value_info {{ {value('i')} }}"),
     ),
     "value_info of a name that a node reads and none produces": (
         "graph-value-info-known-name",
@@ -443,7 +454,7 @@ def test_entries_are_removed_from_lists_inside_of_remaining_elements():
     assert [(info.name, len(info.metadata_props)) for info in message.graph.value_info] == [("x", 1)]
 
 
-def test_repairs_can_be_read_and_applied_only_until_they_are_applied():
+def test_repairs_that_were_applied_can_not_be_read_or_applied_again():
     message = ModelProto(ir_version=10)
     for _ in range(3):
         message.metadata_props.add(key="k", value="v")

@@ -47,7 +47,7 @@ FLOATS = {2: np.float16, 4: np.float32, 8: np.float64}
 
 
 def _rules(text="", initializers=(), location="note"):
-    """Return the rules that a model breaks, apart from those of severity "note".
+    """Return the security rules that a model breaks, apart from those of severity "note".
 
     location: where the text is stored: "doc_string", "note" for metadata with that key, or "" for nowhere.
     """

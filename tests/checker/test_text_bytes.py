@@ -130,7 +130,7 @@ def test_the_reported_texts_are_those_in_which_a_search_of_each_text_finds_a_pro
 
 
 def test_every_match_of_first_digits_is_a_candidate():
-    # `_divided_names` searches only strings with such a first character and length.
+    # `_divided_names` searches only strings whose first character and length pass these two checks.
     for text in TEXTS:
         if security_payloads._FIRST_DIGITS.match(text.encode()[:16]):
             assert text.encode()[0] in security_payloads._FIRST_DIGITS_BEGIN

@@ -1,4 +1,4 @@
-"""`onnxwire git` sets up drivers that git calls; every test uses a separate repository."""
+"""`onnxwire git` sets up drivers that git calls. No two tests share a repository."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def pointer_to(data):
     )
 
 
-def test_a_pointer_of_git_lfs_is_read_from_the_local_store(git):
+def test_the_model_of_a_git_lfs_pointer_is_read_from_the_local_store(git):
     data = DIGITS.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     Path("m.onnx").write_text(pointer_to(data))

@@ -27,7 +27,7 @@ def large_path(tmp_path):
     return path
 
 
-# Statements of a program that change the file of a loaded model.
+# Statements of a program that change the file of a loaded model, or open it for writing.
 CHANGES_BY_PROGRAM = {
     "serialized": "with open(path, 'wb') as file: file.write(model.SerializeToString())",
     "saved": "onnx.save(model, path)",

@@ -182,7 +182,7 @@ def test_an_edit_after_closing_raises_closed_error(path, edit):
         exec(edit, {**variables, "M": onnxwire.ModelProto, "G": onnxwire.GraphProto, "N": onnxwire.NodeProto})
 
 
-def test_editing_neither_changes_the_file_nor_the_buffer_that_was_loaded(path):
+def test_editing_changes_neither_the_file_nor_the_buffer_that_was_loaded(path):
     buffer = bytearray(DATA)
     for source in (path, buffer):
         model = onnxwire.load(source)

@@ -148,7 +148,7 @@ def make_node(api, op_type, inputs, outputs, **attributes):
 
 
 def make_tensor(api, name, array):
-    """Return a tensor whose elements are in raw_data, or, up to four elements, in the typed field."""
+    """Return a tensor whose elements are in raw_data, or in the typed field if there are at most four."""
     message = api.TensorProto(name=name, dims=array.shape)
     message.data_type = api.TensorProto.DataType.Value({"f": "FLOAT", "i": "INT64"}[array.dtype.kind])
     if array.size > 4:

@@ -1,4 +1,4 @@
-"""The engine encodes ("freezes") added messages that the program does not reference; referenced ones stay editable."""
+"""The engine encodes ("freezes") added messages that the program does not reference. All messages stay editable."""
 
 from __future__ import annotations
 

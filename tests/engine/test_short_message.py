@@ -88,7 +88,7 @@ def test_an_edit_of_a_damaged_nested_message_raises_decode_error() -> None:
 
 
 def test_a_message_type_of_more_than_64_fields_can_be_edited(tmp_path: Path) -> None:
-    # A set of such fields, with one bit per field, does not fit in a 64-bit integer.
+    # A set of the fields, with one bit per field, does not fit in a 64-bit integer.
     head = ["# wide.proto", "package: wide", "syntax: proto3", "## message Wide", "Many fields."]
     names = ["number", "name", "type", "label", "oneof", "packed", "since", "until", "doc"]
     columns = ["", f"| {' | '.join(names)} |", "|---" * len(names) + "|"]

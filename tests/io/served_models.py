@@ -15,7 +15,7 @@ import onnxwire as ow
 VALUES = np.arange(40_000, dtype=np.uint8)
 
 
-def model_bytes(location: str = "w.data") -> bytes:
+def external_model_bytes(location: str = "w.data") -> bytes:
     """Return the encoding of a model whose only weight, VALUES, is external data at a location."""
     message = ow.ModelProto(ir_version=9)
     tensor = message.graph.initializer.add(
@@ -28,7 +28,7 @@ def model_bytes(location: str = "w.data") -> bytes:
 @contextmanager
 def two_servers() -> Iterator[tuple[ObjectServer, ObjectServer]]:
     """Start a server of a model and its external data, and a second one with the same files."""
-    files = {"d/m.onnx": model_bytes(), "d/w.data": VALUES.tobytes()}
+    files = {"d/m.onnx": external_model_bytes(), "d/w.data": VALUES.tobytes()}
     with ObjectServer(files) as model_server, ObjectServer(files) as second_server:
         yield model_server, second_server
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 from object_server import ObjectServer, Pieces
-from served_models import VALUES, model, model_bytes, two_servers
+from served_models import VALUES, external_model_bytes, model, two_servers
 
 import onnxwire as ow
 from onnxwire.io.remote import hosts
@@ -154,7 +154,7 @@ def fake_public_addresses(monkeypatch):
 @pytest.mark.parametrize("private_address", ["127.0.0.1", "127.0.0.3"])
 @pytest.mark.parametrize("name", ["m.onnx", "w.data"])
 def test_a_redirect_from_a_public_to_a_private_server_is_refused(fake_public_addresses, private_address, name) -> None:
-    files = {"d/m.onnx": model_bytes(), "d/w.data": VALUES.tobytes()}
+    files = {"d/m.onnx": external_model_bytes(), "d/w.data": VALUES.tobytes()}
     with (
         ObjectServer(files, ip_address="127.0.0.2") as model_server,
         ObjectServer(files, ip_address=private_address) as private_server,
@@ -176,7 +176,7 @@ def test_a_redirect_from_a_public_to_a_private_server_is_refused(fake_public_add
 
 def test_a_host_name_that_was_public_may_not_become_private(fake_public_addresses, monkeypatch) -> None:
     """The name resolves to the model's server first, and then to a service of this system."""
-    files = {"d/m.onnx": model_bytes()}
+    files = {"d/m.onnx": external_model_bytes()}
     addresses = ["127.0.0.2"]
     monkeypatch.setattr(hosts, "addresses_of", lambda host, port: addresses)
     with ObjectServer(files, ip_address="127.0.0.2") as model_server:

@@ -56,7 +56,7 @@ def modification_time(state: State, number: int) -> None:
     state.etag, state.modified, state.date = None, http_date(number), http_date(100)
 
 
-def modification_time_without_date(state: State, number: int) -> None:
+def modification_time_with_invalid_date(state: State, number: int) -> None:
     state.etag, state.modified, state.date = None, http_date(number), "no date"
 
 
@@ -82,8 +82,9 @@ def no_version(state: State, number: int) -> None:
 
 
 VERSION_KINDS = [
-    strong_etag, strong_etag_alone, weak_etag, weak_etag_and_time, modification_time, modification_time_without_date,
-    written_in_current_second, written_in_future, malformed_time, version_id, no_version,
+    strong_etag, strong_etag_alone, weak_etag, weak_etag_and_time, modification_time,
+    modification_time_with_invalid_date, written_in_current_second, written_in_future, malformed_time, version_id,
+    no_version,
 ]  # fmt: skip
 
 

@@ -196,7 +196,7 @@ REFUSED_LOCATIONS = [
 
 @pytest.fixture
 def folder_with_links(tmp_path):
-    """Make a folder for the model, with links to files outside of the folder; those files must not change."""
+    """Make a folder for the model, with links, most of which lead out of it; files outside must not change."""
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "file").write_bytes(b"precious")
     folder = tmp_path / "model"
@@ -298,7 +298,7 @@ print(moment)
 
 
 def kill_at_every_moment(folder, old_options, new_options):
-    """Return the folders in which a save was killed before its first, second, … call of the system or of progress."""
+    """Return the folders in which a save was killed before the first, second, … call that KILLED_PROGRAM counts."""
     template = folder / "killed"
     template.mkdir()
     save_model(template, 1, old_options)

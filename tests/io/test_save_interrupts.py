@@ -1,4 +1,4 @@
-"""Saves that are interrupted and killed at system calls, at lines and at random times; tests/kill.py does more."""
+"""Saves that are interrupted and killed at system calls, at lines and at random times, as by tests/kill.py."""
 
 import itertools
 import random

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from object_server import ObjectServer, Pieces
-from served_models import VALUES, model, model_bytes, two_servers
+from served_models import VALUES, external_model_bytes, model, two_servers
 
 import onnxwire as ow
 
@@ -134,7 +134,7 @@ LOCATIONS = [
 @pytest.mark.parametrize("location", LOCATIONS)
 def test_locations_of_a_remote_model_name_no_server(servers, location: str) -> None:
     model_server, second_server = servers
-    model_server.state.files["/d/m.onnx"] = Pieces(model_bytes(location.replace("HOST", second_server.host)))
+    model_server.state.files["/d/m.onnx"] = Pieces(external_model_bytes(location.replace("HOST", second_server.host)))
     with pytest.raises((ow.ExternalDataError, ow.SourceError)):
         read_weight(f"{model_server.url}/d/m.onnx")
     assert not second_server.state.requests
@@ -146,7 +146,7 @@ def test_locations_of_a_remote_model_name_no_server(servers, location: str) -> N
 @pytest.mark.parametrize("location", LOCATIONS)
 def test_locations_of_a_local_model_name_no_server(servers, location: str, tmp_path: Path) -> None:
     _, second_server = servers
-    (tmp_path / "m.onnx").write_bytes(model_bytes(location.replace("HOST", second_server.host)))
+    (tmp_path / "m.onnx").write_bytes(external_model_bytes(location.replace("HOST", second_server.host)))
     with pytest.raises((ow.ExternalDataError, ow.SourceError)):
         read_weight(tmp_path / "m.onnx")
     assert not second_server.state.requests
@@ -176,7 +176,7 @@ def test_files_outside_of_the_folder_and_special_files_are_refused(kind: str, tm
         data.symlink_to("/dev/zero")
     else:
         data.symlink_to("w.data")
-    (folder / "m.onnx").write_bytes(model_bytes(location))
+    (folder / "m.onnx").write_bytes(external_model_bytes(location))
     with pytest.raises((ow.ExternalDataError, ow.SourceError)):
         read_weight(folder / "m.onnx")
 
@@ -214,7 +214,7 @@ def test_endpoints_whose_redirects_would_be_followed_are_refused(servers, monkey
 
 def test_untrusted_local_sources_are_read(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
-    path.write_bytes(model_bytes())
+    path.write_bytes(external_model_bytes())
     (tmp_path / "w.data").write_bytes(VALUES.tobytes())
     np.testing.assert_array_equal(read_weight(path), VALUES)
     np.testing.assert_array_equal(read_weight(path.read_bytes(), external_data={"w.data": VALUES}), VALUES)

@@ -33,7 +33,7 @@ static uint8_t *map_pages(void) {
     return memory + size;
 }
 
-/* variant: the level, the conversion or the number of bits that was checked. */
+/* variant: the instruction level, the conversion or the number of bits that was checked. */
 static void fail(const char *check, int round, int variant) {
     printf("%s: a difference in round %d, variant %d\n", check, round, variant);
     exit(1);

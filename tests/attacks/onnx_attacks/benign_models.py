@@ -57,7 +57,7 @@ def sha1(data):
 benign("plain", "repeated-message", "A model that only adds weights to its input.", model_with_extras())
 benign("fields-reversed", "repeated-scalar", "The fields of the model in an unusual order, each once.", record(7,
     IDENTITY) + record(8, record(1, "") + integer(2, 21)) + integer(1, 10))
-benign("dimension-names", "oneof-both", "Inputs with named, fixed and unknown dimensions.", network([node("Identity",
+benign("dimension-names", "oneof-both", "An input with named, fixed and unknown dimensions.", network([node("Identity",
     ["x"], ["y"])], inputs=[value("x", FLOAT, ["batch", 4, None])]))
 benign("packed-and-unpacked", "packed-encoding", "float_data is packed, dims are not, as protobuf writes them.",
     model_with_weight(tensor("w", [4], FLOAT, None, record(4, WEIGHTS))))
@@ -157,7 +157,8 @@ benign("loop-input-count", "endless-loop", "A Loop whose trip count is an input.
 benign("scan-rows", "endless-loop", "A Scan over the rows of the input.", network([node("Scan", ["x"], ["y"],
     num_scan_inputs=1, body=graph([node("Neg", ["e"], ["z"])], [value("e", FLOAT, [4])], [value("z", FLOAT, [4])],
     name="body"))], inputs=[value("x", FLOAT, [3, 4])], outputs=[value("y", FLOAT, [3, 4])]))
-benign("function-chain", "function-bomb", "Eight functions, each of which calls the one before.", network([node("F8",
+benign("function-chain", "function-bomb",
+    "Nine functions, each of which, except the first, calls the one before.", network([node("F8",
     ["x"], ["y"], domain="local")], opsets=OPSETS, functions=[function("F0", [node("Neg", ["a"], ["b"])], ["a"],
     ["b"])] + [function(f"F{i}", [node(f"F{i - 1}", ["a"], ["b"], domain="local")], ["a"], ["b"],
     opsets=OPSETS) for i in range(1, 9)]))
@@ -272,7 +273,8 @@ benign("weights-in-branch", "unused-content", "A branch reads 64 KiB of the oute
     ["x"], ["b"])], [], [value("b")]))], [TRUE, tensor("w", [4, 4096], FLOAT, bytes(65536))]))
 benign("rounded-weights", "payload-encoded", "Weights that were rounded to 8 bits.", network([node("MatMul", ["x", "w"],
     ["y"])], [tensor("w", [4, 64], FLOAT, b"".join(struct.pack("<f", (i % 255 - 127) / 64) for i in range(256)))]))
-benign("hash-metadata", "payload-encoded", "Digests in metadata, one of which begins like a Windows program.",
+benign("hash-metadata", "payload-encoded",
+    "Digests in metadata; one begins with the hexadecimal digits of MZ, like a Windows program.",
     model(IDENTITY, metadata=(("sha256", hashlib.sha256(b"weights").hexdigest()), ("md5", "4d5a9000" + "3f" * 12))))
 benign("token-list", "payload-script", "A vocabulary with tokens of programs.", model_with_extras([strings("tokens",
     ["<script>", "eval(", "os.system(", "#!/bin", "<?php", "{{", "javascript:", *(f"##{i}" for i in range(100))])]))

@@ -66,7 +66,7 @@ attack("graph-twice-adds-node",
     "A second graph record contains one more node: protobuf merges it, a first-wins reader does not see it.",
     model(IDENTITY, extra=record(7, record(1, node("Neg", ["x"], ["hidden"])))))
 attack("graph-twice-other-output",
-    "Two complete graphs: merged, the model computes both and has two outputs; a last-wins reader sees only Neg.",
+    "Two graphs: merged, the model computes both and has two outputs; a last-wins reader sees only Neg.",
     model(IDENTITY, extra=record(7, graph([node("Neg", ["x"], ["z"])], [], [value("z", FLOAT, [4])]))))
 attack("tensor-attribute-twice",
     "The field t of an attribute occurs twice: protobuf concatenates the dims to [2, 2] and takes the last raw_data.",
@@ -348,7 +348,8 @@ attack("padding", "512 NUL bytes follow the model.", model(IDENTITY) + bytes(512
 attack("text", "A line of text follows the model.", model(IDENTITY) + b"\n# trusted: yes\n")
 attack("end-group", "An end-group tag follows the model: some parsers stop there without an error.",
     model(IDENTITY) + tag(100, END_GROUP) + record(7, record(1, node("Neg", ["x"], ["z"]))))
-attack("cut-record", "The last record is longer than the file.", model(IDENTITY) + tag(6, LEN) + varint(100) + b"short")
+attack("cut-record", "The last record runs past the end of the file.",
+    model(IDENTITY) + tag(6, LEN) + varint(100) + b"short")
 attack("second-model", "A complete second model follows: protobuf merges both graphs.",
     model(IDENTITY) + model(graph([node("Neg", ["x"], ["z"])], [], [value("z", FLOAT, [4])])))
 attack("cut-tag", "The file ends within a varint.", model(IDENTITY) + b"\xb2")

@@ -1,4 +1,4 @@
-"""Write all attack files and their manifest into a folder: `python -m onnx_attacks OUT_DIR`."""
+"""Write all attack files, benign models and their manifest into a folder: `python -m onnx_attacks OUT_DIR`."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ _ALLOCATION_ERROR = re.compile(
 
 
 def describe(error, path):
-    """Return the type of an error and the first line of its text.
+    """Return the type of an error and the first line of its text, of which only the first 400 characters are used.
 
     Boilerplate is removed. The folder of `path` is replaced by ".", characters that are not printable ASCII by "?", and
     long hexadecimal numbers by "0x...".

@@ -57,7 +57,7 @@ def sum_node(name):
 
 # Fill
 
-attack = declare("bomb-fill", "resources", "An operator makes a tensor of any size from a shape or an attribute.",
+attack = declare("bomb-fill", "resources", "An operator makes a tensor of any size from a few numbers.",
     "CWE-789", RUNTIMES)
 attack("constant-of-shape", "ConstantOfShape makes 2^34 floats (64 GiB) from one int64.", network([fill_node("s", "c"),
     sum_node("c")], [ints("s", HUGE)]))
@@ -67,8 +67,8 @@ attack("constant-of-shape-rank-4", "ConstantOfShape makes 2^12 x 2^12 x 2^12 x 2
 attack("constant-of-shape-computed", "The shape is a product of constants: no single number in the file is large.",
     network([node("Mul", ["a", "a"], ["b"]), node("Mul", ["b", "b"], ["s"]), fill_node("s", "c"), sum_node("c")], [ints(
     "a", 512)]))
-attack("constant-of-shape-concat", "The shape is joined from four constants of 512.", network([node("Concat", ["a",
-    "a", "a", "a"], ["s"], axis=0), fill_node("s", "c"), sum_node("c")], [ints("a", 512)]))
+attack("constant-of-shape-concat", "The shape is the constant 512, concatenated four times.", network([node("Concat", [
+    "a", "a", "a", "a"], ["s"], axis=0), fill_node("s", "c"), sum_node("c")], [ints("a", 512)]))
 attack("constant-of-shape-pow", "The shape is 2 to the power 36.", network([node("Pow", ["a", "b"], ["s"]), fill_node(
     "s", "c"), sum_node("c")], [ints("a", 2), ints("b", 36)]))
 attack("constant-of-shape-shift", "The shape is 1 shifted left by 36 bits.", network([node("BitShift", ["a", "b"],
@@ -127,7 +127,7 @@ attack("where", "Where broadcasts a condition of 2^17 rows with values of 2^17 c
     "s1", SIDE, 1), ints("s2", 1, SIDE)]))
 attack("matmul", "MatMul of 2^17 x 1 by 1 x 2^17.", network([fill_node("s1", "a"), fill_node("s2", "b"), node("MatMul",
     ["a", "b"], ["o"]), sum_node("o")], [ints("s1", SIDE, 1), ints("s2", 1, SIDE)]))
-attack("gather", "Gather selects row 0 2^24 times from a matrix with rows of 2^12.", network([fill_node("s1", "a"),
+attack("gather", "Gather selects row 0 of a matrix 2^24 times; a row has 2^12 elements.", network([fill_node("s1", "a"),
     fill_node("s2", "i", values(None, [0], INT64)), node("Gather", ["a", "i"], ["o"]), sum_node("o")], [ints("s1", 1,
     4096), ints("s2", 1 << 24)]))
 attack("einsum", "Einsum a,b,c,d->abcd of four vectors of 512.", network([fill_node("s", "v"), node("Einsum", ["v", "v",
@@ -164,7 +164,7 @@ attack("range-of-range", "Range whose limit is the sum of another Range, some 2^
 
 # Resampling
 
-attack = declare("bomb-resample", "resources", "Padding, scaling or a kernel shape makes an output of any size.",
+attack = declare("bomb-resample", "resources", "Padding, scaling or another parameter makes an output of any size.",
     "CWE-789", RUNTIMES)
 IMAGE = [value("x", FLOAT, [1, 1, 2, 2])]
 attack("pad", "Pad adds 2^34 elements.", network([node("Pad", ["x", "p"], ["o"]), sum_node("o")], [ints("p", HUGE, 0)]))
@@ -248,9 +248,9 @@ attack("loop-scale", "A Loop of 400 iterations makes its state a tenth longer in
     [value("i", INT64, []), value("c", BOOL, []), value("v", FLOAT, ["L"])], [value("c2", BOOL, []), value("v2", FLOAT,
     ["M"])])), node("Concat", ["d", "d"], ["e"], axis=0), sum_node("e")], [scalar("n", 400), values("d0", [1.0] * 16),
     values("f", [1.1])]))
-attack("loop-concat", "A Loop of 36 iterations doubles its state.", network([node("Loop", ["n", "", "d0"], ["d"],
-    body=graph([node("Identity", ["c"], ["c2"]), node("Concat", ["v", "v"], ["v2"], axis=0)], [value("i", INT64, []),
-    value("c", BOOL, []), value("v", FLOAT, ["L"])], [value("c2", BOOL, []), value("v2", FLOAT, ["M"])])),
+attack("loop-concat", "A Loop doubles its state in each of 36 iterations.", network([node("Loop", ["n", "", "d0"],
+    ["d"], body=graph([node("Identity", ["c"], ["c2"]), node("Concat", ["v", "v"], ["v2"], axis=0)], [value("i", INT64,
+    []), value("c", BOOL, []), value("v", FLOAT, ["L"])], [value("c2", BOOL, []), value("v2", FLOAT, ["M"])])),
     sum_node("d")], [scalar("n", STEPS), values("d0", [1.0])]))
 attack("outer-chain",
     "Each of five steps multiplies a tensor by itself along new axes: its rank doubles, its size is squared.",
@@ -282,8 +282,9 @@ attack("in-function", "A sparse Constant of 2^36 elements in a function.", netwo
 
 # Dimensions
 
-attack = declare("dims-overflow", "resources", "The product of dimensions overflows, so that a size check passes.",
-    "CWE-190", "onnxruntime, onnx, OpenVINO, TensorRT, tract")
+attack = declare("dims-overflow", "resources",
+    "Dims are negative, or their product overflows, so that a size check passes.", "CWE-190",
+    "onnxruntime, onnx, OpenVINO, TensorRT, tract")
 attack("product-is-zero", "An initializer of 2^32 x 2^32 elements with empty raw_data: the product is 0 in 64 bits.",
     model_with_extras([tensor("o", [1 << 32, 1 << 32], FLOAT, b"")]))
 attack("product-is-four", "Dims whose product is 4 modulo 2^64.", model_with_weight(tensor("w", [(1 << 62) + 1, 4],

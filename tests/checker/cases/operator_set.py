@@ -28,7 +28,7 @@ def _with_operator_status(status: int) -> bytes:
 
 
 def _with_function_version(version: int) -> bytes:
-    """Return an operator set with the operator Abs of version 6, and a function Abs with a version, as before IR 8.
+    """Return an operator set of an operator Abs of version 6 and a function Abs with a version, as until IR version 7.
 
     For version 6, the set has two equal functions F, too; for other versions, one function F.
     """
