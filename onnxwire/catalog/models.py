@@ -34,7 +34,7 @@ class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files")))
     """The state of a model when it was read; the table `_states` stores it as a list.
 
     size, mark: the state of its file, see FileState. hashed, checked: whether payloads were hashed and the rules run.
-    files: the states of its external files by location; None for a missing file.
+    files: the states of its external files by location; None for a missing or unusable file (see `file_states`).
     """
 
     __slots__ = ()
@@ -78,7 +78,8 @@ def find_models(
 
     options: storage_options for addresses.
     Returns two dicts: the source and state of each model by its name, sorted; and an error, by path or address (as in
-    `name_of`), of each source that names no model, and of each file, folder or address that can't be accessed.
+    `name_of`), of each source that names no model, of each file, folder or address that can't be accessed, and of
+    different addresses with one name.
     """
     models: dict[str, tuple[str, FileState]] = {}
     errors: dict[str, SourceError] = {}
