@@ -10,7 +10,7 @@ from onnxwire.engine.table cimport Field, Slot, Table
 cdef enum:               # flags of a row
     CLASH = 1            # the wire data has two members of a oneof
     MERGED = 2           # the message is encoded in several pieces
-    UNKNOWN = 4          # the message has a record that belongs to no known field
+    UNKNOWN = 4          # a record of the message is an unknown field, by its number, wire type or enum value
 
 cdef enum Column:        # what one row of a field's column contains
     NUMBER               # int64: the value, or the raw bits of a float; 0 if absent
@@ -71,7 +71,7 @@ cdef struct Sheet:
     int16_t* edges       # for message fields, the index in `edge_names`, by slot
 
 cdef struct Unknown:
-    # A record that belongs to no known field.
+    # A record that is an unknown field, by its number, wire type or enum value.
     int64_t start        # offset of its tag
     int64_t value        # the value of a varint; 0 for another wire type
     int32_t row          # row of the message

@@ -52,7 +52,7 @@ class ExternalFiles:
     (`external_root`), in which hard links are not checked. data: buffers by location, or a function from location to
     buffer or None, which take precedence over files (`external_data`). mmap: map the files; else read on demand.
     model_status: the status of the opened model file; if model_path now leads to another file, its folder is not used.
-    Raises SourceError if root is not a folder.
+    Raises SourceError if root is not a folder, TypeError if data is neither a mapping nor a function.
     Attributes: folder: the folder part of model_path, or None.
     """
 
