@@ -1,4 +1,4 @@
-"""Read numpy's .npy files, and write .npy and .npz files. Of tensors, only typed fields are read as a whole."""
+"""Read numpy's .npy files, write .npy and .npz files. Only typed fields, such as float_data, are read as a whole."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def read_npy(path: str) -> np.ndarray[Any, Any]:
         raise EditError(f"{path} is not an .npy file of numbers or strings: {reason}") from None
     if not isinstance(array, np.ndarray):
         array.close()
-        raise EditError(f"{path} contains several arrays; save one of them as .npy")
+        raise EditError(f"{path} is a zip archive, as .npz files are; save one of its arrays as .npy")
     return array
 
 

@@ -69,7 +69,7 @@ cdef class RepeatedScalar(Repeated):
     """A mutable sequence of numbers; numpy.asarray shares its memory unless the field was edited.
 
     If the only record is a packed run of fixed-size numbers, it is read in the document. Otherwise each sequence
-    decodes the records once, into an array, unless the document has cached them.
+    decodes the records once, into an array, unless the document has the numbers in its cache.
     """
 
     cdef bint fetch_runs(self) except -1:
