@@ -293,7 +293,8 @@ class AllowedFolders:
     def _open_by_path(self, folder: _Folder, location: str) -> int:
         """Open a file as `_open_at` does, on systems that can't open a name in an open folder, such as Windows.
 
-        The checks are the same, but an attacker who replaces folders in between can evade them.
+        The checks are the same, except that a file with several hard links is rejected unless it is in `external_root`.
+        An attacker who replaces folders between the checks can evade them.
         """
         self._check_folder(location, folder, os.stat(folder.path))
         path = os.path.join(folder.path, location)
