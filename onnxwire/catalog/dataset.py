@@ -304,7 +304,7 @@ class Dataset:
             raise self._damage_error(id, STATES, "it has other columns than onnxwire writes")
         table = pa.concat_tables(tables) if tables else schema.empty_table()
         if len(table) != self._contents.groups[id].models or any(column.null_count for column in table.columns):
-            raise self._damage_error(id, STATES, "it has null values, or not the number of models in the journal")
+            raise self._damage_error(id, STATES, "it has null values, or the journal has another number of models")
         return table
 
     def _read_batches(self, id: str, table_name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
@@ -454,7 +454,7 @@ class Dataset:
             count += len(part)
             yield part
         if count != (group.models - len(group.removed) if table_name == STATES else group.rows[table_name]):
-            raise self._damage_error(id, table_name, "it does not have the number of rows in the journal")
+            raise self._damage_error(id, table_name, "its number of rows differs from that in the journal")
 
     # --- the journal
 
