@@ -62,7 +62,7 @@ cdef enum Packed:            # how the varints of a packed run become numbers
 
 
 cdef enum:
-    MAX_SHARES = 4           # maximum parts of a packed run that threads decode
+    MAX_SHARES = 4           # maximum number of parts of a packed run that threads decode at the same time
 
 cdef struct ShareCounts:     # the number of values in each part of a packed run
     int n                    # number of parts; 0 if the run is not divided

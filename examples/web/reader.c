@@ -103,7 +103,7 @@ EXPORT(enter) int enter(void) {
     return OW_WEB_VALUE;
 }
 
-/* Continues after the message that was entered last. */
+/* Leaves the current message, unless it is the ModelProto, and continues after it in the message around it. */
 EXPORT(leave) void leave(void) {
     if (level > 0) level--;
 }

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Computes the minimum, maximum, total, zeros and squared distances from the mean of blocks of numbers.
+"""Computes the minimum, maximum, total, number of zeros, and squared distances from the mean, of blocks of numbers.
 
 Implemented as several plain loops over a block that fits the cache, because compilers vectorize each of them.
 """

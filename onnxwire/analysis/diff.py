@@ -66,7 +66,10 @@ def diff(
 
 
 def _is_one_version(old: ModelProto, new: ModelProto) -> bool:
-    """Return whether two models are one version of a file on a server, or two files with the same SHA-256."""
+    """Return whether two models are one version of a file on a server, or two files with the same SHA-256.
+
+    Two files that have external data in different folders do not count.
+    """
     old_file, new_file = (getattr(model._document.memory, "source", None) for model in (old, new))
     if old_file is None or new_file is None or not old_file.version.is_strong:
         return False

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Columns in Arrow's memory layout, whose strings point into a document.
 
-A string column is an array of string views, which have 16 bytes each. A view of more than 12 bytes of text refers to a
-text buffer: a part of the document that contains strings, or an arena with text that the document does not contain. A
-new buffer starts if the next string is before the last buffer, is more than GAP_BYTES after its end, or ends 2 GiB or
-more after its start. So buffers do not contain large weights, and a document may have any size.
+A string column is an array of string views, which have 16 bytes each. A string view of more than 12 bytes of text
+refers to a text buffer: a part of the document that contains strings, or an arena with text that the document does not
+contain. A new buffer starts if the next string is before the last buffer, is more than GAP_BYTES after its end, or ends
+2 GiB or more after its start. So buffers do not contain large weights, and a document may have any size.
 Source: Arrow Columnar Format 1.5, "Variable-size Binary View Layout" and "Variable-size List Layout".
 """
 cimport cython

@@ -258,7 +258,7 @@ cdef class Rows(Walk):
         return has(message, field) and <int64_t>message.slots[field.slot].n == choice
 
     cdef int add_list(self, Column* column, const Message* message, const Field* field) except -1:
-        """Add the elements of a repeated field of strings, int64 or floats to a list."""
+        """Add the elements of a repeated field of strings, bytes, int64 or floats to a list."""
         cdef uint64_t count = message.slots[field.slot].n
         cdef Cursor cursor
         cdef Record record

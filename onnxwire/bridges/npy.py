@@ -1,4 +1,4 @@
-"""Read and write numpy's .npy and .npz files. Only typed fields, such as float_data, are read as a whole."""
+"""Read numpy's .npy files, write .npy and .npz files. Only typed fields, such as float_data, are read as a whole."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def read_npy(path: str) -> np.ndarray[Any, Any]:
         raise EditError(f"{path} is not an .npy file of numbers or strings: {reason}") from None
     if not isinstance(array, np.ndarray):
         array.close()
-        raise EditError(f"{path} contains several arrays; save one of them as .npy")
+        raise EditError(f"{path} is a zip archive, as .npz files are; save one of its arrays as .npy")
     return array
 
 
@@ -121,9 +121,9 @@ def npz_name(name: str) -> str:
     The file is always inside the folder to which the zip is extracted, and different tensor names have different keys.
     These characters are percent-escaped: `%`, unprintable characters, backslashes, bytes that are not valid UTF-8, a
     slash at the start or after another slash, the parts `.` and `..`, the colon of a drive, the dot of a trailing .npy,
-    and trailing dots and spaces of a folder. `urllib.parse.unquote` restores the tensor's name. A name that is too long
-    for a file is truncated and ends with `%~` and the first 32 hexadecimal digits of its SHA-256; the comment of the
-    zip's entry is the escaped full name, up to 65,535 bytes.
+    and trailing dots and spaces of a folder. `urllib.parse.unquote(key, errors="surrogateescape")` restores the
+    tensor's name. A name that is too long for a file is truncated and ends with `%~` and the first 32 hexadecimal
+    digits of its SHA-256; the comment of the zip's entry is the escaped full name, up to 65,535 bytes.
     """
     escaped = _escape(name)
     parts_fit = all(len(part.encode()) <= _MAX_PART_BYTES for part in escaped.split("/"))
@@ -142,7 +142,7 @@ def _bytes_of(name: str) -> bytes:
 
 
 def _escape(name: str) -> str:
-    """Return a name as a relative path with `/` between folders. `urllib.parse.unquote` restores the name."""
+    """Return a name as a relative path with `/` between folders, escaped as in `npz_name`."""
     if not name.isprintable() or "%" in name or "\\" in name:
         name = "".join(char if char.isprintable() and char not in "%\\" else _quote(char) for char in name)
     *folder_names, file_name = name.split("/")

@@ -127,7 +127,7 @@ def to_ir(model: ModelProto) -> ir.Model:
     model: the model; changes to the result do not affect it. It must stay open as long as tensors are read. Fields
     that onnx-ir lacks, such as sparse initializers and training_info, are not converted, as in `onnx_ir.load`.
     Tensors become `Tensor`s, strings `onnx_ir.StringTensor`s, and tensors with external data `onnx_ir.ExternalTensor`s,
-    which find their files if the model was read from a folder.
+    which find their files if the model was read from a local file.
     Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, FieldTypeError for an object that is not a
     ModelProto of onnxwire, and MissingPackageError without onnx-ir.
     """
@@ -150,8 +150,8 @@ def to_ir(model: ModelProto) -> ir.Model:
 def from_ir(model: ir.Model) -> ModelProto:
     """Convert a model of onnx-ir to a ModelProto, which shares the elements of tensors made by `to_ir`.
 
-    model: any onnx_ir.Model, of any size. The elements of other tensors become raw_data, as onnx-ir writes them;
-    external data is not copied.
+    model: any onnx_ir.Model, of any size. The elements of other tensors become raw_data, and those of string tensors
+    string_data, as onnx-ir writes them; external data is not copied.
     Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, FieldTypeError for an object that is not a model of
     onnx-ir.
     """

@@ -41,11 +41,12 @@ def inference_session(
 
     sess_options: the session's options, which are changed and can't be used for another session. options: the other
     parameters of InferenceSession, such as providers.
-    Payloads of 16 KiB and more in local files that still have the same path, the model's own or external ones, are not
-    read: onnxruntime receives their locations and maps them. Other initializers of this size in the main graph are
-    passed as arrays, which onnxruntime copies. All other parts of the model are encoded. Afterwards the model may be
-    closed, but the files must not change.
-    Raises the errors of onnxruntime, and TensorError for inconsistent tensors.
+    Payloads of 16 KiB and more in mapped local files that still have the same path, the model's own or external ones,
+    are not read: onnxruntime receives their locations and maps them. Other initializers of this size that the main
+    graph reads are passed as arrays, which onnxruntime copies, except those of sub-byte and complex types. All other
+    parts of the model are encoded. Afterwards the model may be closed, but the files must not change.
+    Raises the errors of onnxruntime, FieldTypeError for an object that is not a ModelProto of onnxwire, and TensorError
+    for inconsistent tensors and for a model whose encoded parts are too large for protobuf.
     """
     import onnxruntime
 

@@ -2,7 +2,7 @@
 
 The journal (journal.py) lists the valid files. It also announces the files that a run is about to write, before the run
 creates them. So a run may be interrupted anywhere: the next run deletes announced files that never became valid, and
-files that were replaced more than an hour ago. It deletes no other files.
+files that became invalid more than an hour ago. It deletes no other files.
 
 Rows are never changed in place. A run adds the rows of models that it read as new groups, and removes the models from
 their previous groups by the same line of the journal. Small groups are merged, as in a log-structured merge tree, and
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     _Result = TypeVar("_Result")
 
-GRACE_SECONDS = 3600  # replaced files are deleted only after this time, because queries may still read them
+GRACE_SECONDS = 3600  # invalid files are deleted only after this time, because queries may still read them
 _TABLE_FOLDERS = (*TABLE_NAMES, STATES)
 _GROUP_BYTES = 1 << 27  # intended size of the files of a merged group
 _GROUP_MODELS = 100_000  # maximum number of models in a merged group, because the journal lists those removed later
@@ -61,7 +61,7 @@ _DAMAGED_SUFFIX = ".damaged"  # appended to the name of a damaged file
 
 
 class DamagedFileError(SaveError):
-    """A Parquet file of a group can't be decoded, or contradicts the journal.
+    """A Parquet file of a group can't be decoded, has unexpected columns or values, or contradicts the journal.
 
     table: the table of the file. group: the id of the group.
     """
@@ -72,7 +72,8 @@ class DamagedFileError(SaveError):
 class Dataset:
     """A catalog's folder, open for one run; a context manager.
 
-    Raises SaveError if the folder contains files but no catalog, or if the catalog is damaged or open in another run.
+    Raises SaveError if the folder can't be opened or contains files but no catalog, and if the catalog is damaged, open
+    in another run, or has a journal with several hard links.
     """
 
     def __init__(self, folder: str) -> None:
@@ -174,7 +175,7 @@ class Dataset:
         warnings.warn(f"{damage.filename}: {damage.strerror}; it was renamed to {name}{_DAMAGED_SUFFIX}", stacklevel=2)
 
     def _change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str]) -> None:
-        """Write a new group of models, and remove the models from their previous groups."""
+        """Write a new group of `models`. Remove these models, and those in `remove`, from their previous groups."""
         # The models are sorted, so that `_may_contain` excludes more groups by the min/max statistics of their files.
         models = dict(sorted(models.items(), key=lambda item: model_text(item[0])))
         texts = list(map(model_text, models))
@@ -303,7 +304,7 @@ class Dataset:
             raise self._damage_error(id, STATES, "it has other columns than onnxwire writes")
         table = pa.concat_tables(tables) if tables else schema.empty_table()
         if len(table) != self._contents.groups[id].models or any(column.null_count for column in table.columns):
-            raise self._damage_error(id, STATES, "it has null values, or another number of models than the journal")
+            raise self._damage_error(id, STATES, "it has null values, or the journal has another number of models")
         return table
 
     def _read_batches(self, id: str, table_name: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
@@ -453,7 +454,7 @@ class Dataset:
             count += len(part)
             yield part
         if count != (group.models - len(group.removed) if table_name == STATES else group.rows[table_name]):
-            raise self._damage_error(id, table_name, "it has another number of rows than the journal")
+            raise self._damage_error(id, table_name, "its number of rows differs from that in the journal")
 
     # --- the journal
 

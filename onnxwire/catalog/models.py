@@ -33,8 +33,9 @@ MAX_REASON_CHARS = 10_000  # maximum length of an error's text in a catalog
 class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files"))):
     """The state of a model when it was read; the table `_states` stores it as a list.
 
-    size, mark: the state of its file, see FileState. hashed, checked: whether payloads were hashed and the rules run.
-    files: the states of its external files by location; None for a missing file.
+    size, mark: the state of its file, see FileState. hashed, checked: whether its payloads were hashed, and whether it
+    was checked.
+    files: the states of its external files by location; None for a missing or unusable file (see `file_states`).
     """
 
     __slots__ = ()
@@ -78,7 +79,8 @@ def find_models(
 
     options: storage_options for addresses.
     Returns two dicts: the source and state of each model by its name, sorted; and an error, by path or address (as in
-    `name_of`), of each source that names no model, and of each file, folder or address that can't be accessed.
+    `name_of`), of each source that names no model, of each file, folder or address that can't be accessed, and of
+    addresses that differ only in user, password or query.
     """
     models: dict[str, tuple[str, FileState]] = {}
     errors: dict[str, SourceError] = {}

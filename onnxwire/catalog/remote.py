@@ -35,7 +35,7 @@ class RemoteCatalog:
     """A catalog on a server, as it was when its journal was opened.
 
     journal: the opened file. folder: the address of the catalog's folder, as error messages show it. Raises
-    SourceError for a damaged journal, and for a server that does not answer.
+    SourceError for an invalid journal, and for a server that does not answer.
     """
 
     def __init__(self, journal: RemoteFile) -> None:

@@ -16,7 +16,7 @@ cdef struct Part:
     int32_t last         # in the message's first Part: the index of its last Part
 
 cdef struct Unknown:
-    # A record that belongs to no known field.
+    # A record that is an unknown field, by its number, wire type or enum value.
     int64_t start        # offset of its tag
     int64_t value        # the value of a varint; 0 for another wire type
     int32_t row          # row of the message

@@ -145,22 +145,22 @@ cdef class Scopes:
 
     @critical_section
     def producer_column(self):
-        """Return `producer_of`, as a payload of int32."""
+        """Return `producer_of` as the bytes of int32 numbers."""
         return self.facts.buffer_of(<size_t>self.producer_of, self.n_uses * 4, self)
 
     @critical_section
     def definition_column(self):
-        """Return `definition_of`, as a payload of int32."""
+        """Return `definition_of` as the bytes of int32 numbers."""
         return self.facts.buffer_of(<size_t>self.definition_of, self.n_uses * 4, self)
 
     @critical_section
     def scope_column(self):
-        """Return `scope_of`, as a payload of int32."""
+        """Return `scope_of` as the bytes of int32 numbers."""
         return self.facts.buffer_of(<size_t>self.scope_of, self.n_uses * 4, self)
 
     @critical_section
     def described_column(self):
-        """Return `described_outputs`, as a payload of int32."""
+        """Return `described_outputs` as the bytes of int32 numbers."""
         return self.facts.buffer_of(<size_t>self.described_outputs, self.n_described * 4, self)
 
     cdef NamedField named_field(self, str field, str sheet) except *:

@@ -8,7 +8,7 @@ from onnxwire.engine.table cimport Slot, Table
 cdef enum:               # flags of a row
     CLASH = 1            # the wire data has two members of a oneof
     MERGED = 2           # the message is encoded in several pieces
-    UNKNOWN = 4          # the message has a record that belongs to no known field
+    UNKNOWN = 4          # a record of the message is an unknown field, by its number, wire type or enum value
 
 cdef enum Column:        # what one row of a field's column contains
     NUMBER               # int64: the value, or the raw bits of a float; 0 if absent

@@ -1,4 +1,4 @@
-"""Tests constant inputs and attributes of nodes: indices out of range, and numbers that kernels cannot compute with.
+"""Tests constant inputs, attributes and input shapes of nodes for values and sizes that kernels do not support.
 
 An inspector is a function of a call (see `Call` of shape_operators.py) that yields the kind and the text of each fault.
 """

@@ -1,4 +1,4 @@
-"""Computes lower bounds of the sizes of outputs of operators that reduce, select or rearrange elements.
+"""Computes lower bounds of the sizes of outputs of operators that reduce, select, rearrange or quantize elements.
 
 The functions are like those of `shape_operators.py`; some return a list with the Value of each output.
 Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.

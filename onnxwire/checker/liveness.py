@@ -146,7 +146,7 @@ class Liveness:
         return dataflow.scalar(element) == 0
 
     def _mark_dead_nodes(self, producers: Any, readers: Any, is_used_outside: Any) -> None:
-        """Mark the nodes whose outputs are not used as dead, then the nodes that only dead nodes read, and so on.
+        """Mark as dead the nodes whose outputs are unused, then those whose outputs only dead nodes read, and so on.
 
         producers, readers: for each read of a value, the node that produces the value, and the node that reads it.
         is_used_outside: whether each string, by id, is the name of a value that is used outside of nodes.

@@ -10,7 +10,7 @@ cdef struct SkipLengths:
     # The lengths in bytes from which values are skipped, by type.
     uint64_t string          # strings
     uint64_t packed          # packed varints
-    # Bytes, packed numbers of fixed size, values of unknown fields, and messages that the walk does not enter.
+    # Bytes, packed numbers of fixed size, values of unknown fields, and messages in a walk that is not deep.
     uint64_t data
     # Returns whether the packed numbers of a field are never skipped; NULL if there is no such
     # field. context: its second argument.

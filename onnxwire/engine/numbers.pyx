@@ -68,8 +68,8 @@ cdef object get_numbers(View self, void* closure):
 cdef class RepeatedScalar(Repeated):
     """A mutable sequence of numbers; numpy.asarray shares its memory unless the field was edited.
 
-    If the only record is a packed run of fixed-size numbers, it is read in the document. Other records are decoded
-    once, into an array.
+    If the only record is a packed run of fixed-size numbers, it is read in the document. Otherwise each sequence
+    decodes the records once, into an array, unless the document has the numbers in its cache.
     """
 
     cdef bint fetch_runs(self) except -1:

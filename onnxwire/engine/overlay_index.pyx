@@ -239,9 +239,10 @@ cdef void count_first_edit(uint32_t* count) noexcept:
 
 
 cdef bint prefers_compact() noexcept:
-    """Return whether to store a first edit without an Overlay: not if views later needed one for most recent edits.
+    """Return whether to store a first edit without an Overlay.
 
-    One in eight is stored without an Overlay even then, to detect that the program edits in another way.
+    Returns False if views later needed an Overlay for most of the edits that were recently stored without one. One in
+    eight is stored without an Overlay even then, to detect that the program edits in another way.
     """
     global N_REFUSED
     if N_EXPANDED <= (N_COMPACT >> 1) + 2:

@@ -240,10 +240,10 @@ cdef class Search:
             level.index = -1
 
     cdef int skip_clear(self, Level level) except -1:
-        """Skip the next elements whose bytes contain no target, without making views of them.
+        """Skip the next elements whose bytes contain no result, without making views of them.
 
-        The bytes in which a scan found nothing, and the record that ended it, are stored, so that elements of a scanned
-        message are not scanned again.
+        The bytes in which a scan found none (the clear bytes), and the record that ended the scan, are stored, so that
+        elements of a scanned message are not scanned again.
         """
         cdef SpanIterator iterator = level.elements
         cdef RepeatedSpan sequence = iterator.sequence
@@ -280,7 +280,7 @@ cdef class Search:
     cdef int scan(
         self, Level level, RepeatedSpan sequence, const uint8_t* p, const uint8_t* end
     ) except -1:
-        """Scan an element at p, and if it is clear, the records after it, for targets."""
+        """Scan an element at p for results, and if it contains none, the records after it."""
         cdef int depth = MAX_DEPTH - <int>len(self.levels)
         cdef View view = level.view
         self.clear_from = p

@@ -174,7 +174,7 @@ class _Reader:
         """Parse a line of a table: the column names, the line of dashes below them, or a row."""
         if self.section is None:
             raise ValueError("a table before the first heading")
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
         expected_columns = MESSAGE_COLUMNS if isinstance(self.section, MessageTable) else ENUM_COLUMNS
         if not self.columns:
             self.columns = cells
@@ -199,7 +199,7 @@ class _Reader:
         if until is None:
             for key in keys:
                 if key in self.used_keys:
-                    raise ValueError(f"{key} is used by two current rows")
+                    raise ValueError(f"the {'number' if isinstance(key, int) else 'name'} {key} has two current rows")
                 self.used_keys.add(key)
 
 

@@ -142,7 +142,7 @@ cdef inline object bytes_at(PyObject* document, const uint8_t* p, uint64_t n, Py
 
 
 cdef inline bint is_touched(View self, const Field* field) noexcept:
-    """Return whether the field was edited."""
+    """Return whether the field, or another member of its oneof, was edited."""
     return self.overlay != NULL and (<Overlay>self.overlay).touched[field.slot]
 
 

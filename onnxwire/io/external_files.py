@@ -52,7 +52,7 @@ class ExternalFiles:
     (`external_root`), in which hard links are not checked. data: buffers by location, or a function from location to
     buffer or None, which take precedence over files (`external_data`). mmap: map the files; else read on demand.
     model_status: the status of the opened model file; if model_path now leads to another file, its folder is not used.
-    Raises SourceError if root is not a folder.
+    Raises SourceError if root is not a folder, TypeError if data is neither a mapping nor a function.
     Attributes: folder: the folder part of model_path, or None.
     """
 
@@ -293,7 +293,8 @@ class AllowedFolders:
     def _open_by_path(self, folder: _Folder, location: str) -> int:
         """Open a file as `_open_at` does, on systems that can't open a name in an open folder, such as Windows.
 
-        The checks are the same, but an attacker who replaces folders in between can evade them.
+        The checks are the same, except that a file with several hard links is rejected unless it is in `external_root`.
+        An attacker who replaces folders between the checks can evade them.
         """
         self._check_folder(location, folder, os.stat(folder.path))
         path = os.path.join(folder.path, location)

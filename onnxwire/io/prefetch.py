@@ -66,12 +66,12 @@ def open_external(source: Message | Iterable[TensorProto]) -> None:
 
 
 def fetch_in_order(rows: Iterable[tuple[TensorProto, ...]]) -> AbstractContextManager[object]:
-    """Return a context in which payloads are fetched concurrently before they are read.
+    """Return a context in which payloads of at most 8 MiB are fetched concurrently before they are read.
 
     rows: tuples of one tensor, or of two tensors to compare, in the order in which they are read. Two tensors with the
     same range of the same file are equal, and are not fetched. Fetched bytes stay in memory only until they are read.
-    Faults are ignored; the code that reads the tensors reports them. No-op for local models, and for payloads that were
-    fetched before.
+    Faults are ignored; the code that reads the tensors reports them. No-op for local models, for larger payloads, which
+    are fetched in concurrent pieces in any case, and for payloads that were fetched before.
     """
     ranges: dict[tuple[RemoteFile, int, int], None] = {}
     for row in rows:

@@ -337,6 +337,12 @@ def test_an_error_about_a_reserved_range_names_the_number_of_the_field(tmp_path)
         onnxwire.load_schema(path)
 
 
+def test_empty_last_cells_need_no_spaces(tmp_path):
+    path = tmp_path / "cells.md"
+    path.write_text(MESSAGE_HEAD + "|1|n|int32|optional||||||\n")
+    assert onnxwire.load_schema(path).M.DESCRIPTOR.fields_by_name["n"].since is None
+
+
 def test_a_table_that_is_not_text_raises_value_error_that_names_the_file(tmp_path):
     path = tmp_path / "malformed.md"
     path.write_bytes(b"# t.proto\n\xff\xfe")
