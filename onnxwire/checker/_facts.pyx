@@ -83,7 +83,7 @@ cdef int add_part(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, uint6
 
 
 cdef int add_unknown(Facts self, Sheet* sheet, int32_t row, const Record* record) noexcept nogil:
-    """Add a record that belongs to no known field. Return -1 if memory is exhausted."""
+    """Add a record that is an unknown field. Return -1 if memory is exhausted."""
     cdef int32_t i = self.n_unknown
     cdef int32_t capacity
     if i == self.unknown_capacity:

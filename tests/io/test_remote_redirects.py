@@ -401,7 +401,7 @@ def test_a_complete_file_that_is_too_long_is_refused(servers) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ignores connections to a server with a full queue")
 def test_the_next_address_is_used_if_one_does_not_answer(monkeypatch) -> None:
-    files = {"d/m.onnx": model_bytes()}
+    files = {"d/m.onnx": external_model_bytes()}
     with ObjectServer(files) as server, socket.socket() as silent_server, ExitStack() as stack:
         port = int(server.host.rpartition(":")[2])
         silent_server.bind(("127.0.0.2", port))
