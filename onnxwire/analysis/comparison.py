@@ -371,7 +371,7 @@ class Comparison:
 
 
 def _paired_tensors(old: ModelProto, new: ModelProto) -> Iterator[tuple[TensorProto, TensorProto]]:
-    """Yield the pairs of tensors of one name, or one path if unnamed, type and shape in the order of comparison.
+    """Yield the pairs of tensors with equal names (equal paths if unnamed), types and shapes, in order of comparison.
 
     Yields no pair if both models are local, since only remote payloads are fetched ahead.
     """

@@ -65,7 +65,7 @@ def to_safetensors(
     Payloads are copied from file to file; only those of typed fields, such as float_data, are read into memory, one at
     a time. Tensors are sorted by decreasing element size, so that each begins at a multiple of its element size.
     Raises TensorError for tensors that the format can't store: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements
-    of 4 or 6 bits that do not fill the last byte, chunks (`segment`), sparse tensors, and missing or duplicate names;
+    of 4 or 6 bits that do not fill the last byte, chunks (`segment`), sparse tensors, and missing, duplicate or reserved names;
     FieldTypeError for arguments of wrong types, such as metadata other than str; SaveError and SourceError like `save`.
     Source: https://github.com/huggingface/safetensors, "Format".
     """
@@ -171,8 +171,8 @@ def _assign_entry(tensor: TensorProto, entry: Entry, location: str, view: View) 
 def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
     """Return the entries of a .safetensors file of `size` bytes by name. source: the file's name.
 
-    Raises DecodeError for files that the safetensors package rejects, for duplicate names, and for shapes that no array
-    can have.
+    Raises DecodeError for files that the safetensors package rejects, for duplicate names, and for data types and
+    shapes that a TensorProto can't have.
     """
 
     def error_of(reason: str) -> DecodeError:
@@ -322,8 +322,8 @@ def _storage(name: str, tensor: TensorProto) -> Storage:
         reason = "it is a chunk of a tensor (`segment`); onnxwire.join_segments returns the full tensor"
     elif storage.count * data_type.bits % 8:
         reason = (
-            f"the format requires whole bytes; {count_text(storage.count, 'element')} of {data_type.bits} bits do not "
-            "fill the last byte"
+            f"the format requires whole bytes; the last byte of {count_text(storage.count, 'element')} of "
+            f"{data_type.bits} bits is not full"
         )
     if reason:
         raise tensor_error(tensor, reason)
