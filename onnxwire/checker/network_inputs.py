@@ -144,7 +144,7 @@ def _test_window_lists(call: Call) -> Faults:
     if "Pool" in call.op_type and any(
         pad >= side > 0 for pad, side in zip(call.ints("pads") or (), kernel * 2, strict=False)
     ):
-        yield ARGUMENT, "pads as large as its window"
+        yield ARGUMENT, "pads as large as its window, or larger"
 
 
 def _test_search(call: Call) -> Faults:
