@@ -89,8 +89,8 @@ class DecodeError(Error, ValueError):
 class TensorError(Error, ValueError):
     """A tensor whose parts do not fit together, or an array that no tensor can represent.
 
-    reason: the required and the actual contents. tensor: the tensor's name. offset and path: the tensor's position in
-    the document, None and "" for an edited tensor; source: the file's name.
+    reason: the fault, and the remedy if one is known. tensor: the tensor's name. offset and path: the tensor's position
+    in the document; None and "" if it is unknown, as for an edited tensor. source: the file's name.
     """
 
     __module__ = "onnxwire"

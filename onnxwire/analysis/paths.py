@@ -130,9 +130,7 @@ def _resolve_field(root: Message, path: str, resolved: Resolved, name: str) -> R
         names = list(message.DESCRIPTOR.fields_by_name)
         hint = did_you_mean(name, names)
         listing = f"{hint} Its fields are" if hint else "; its fields are"
-        raise _error(
-            root, path, f"{message.DESCRIPTOR.name} has no field {name!r}{listing} {', '.join(names)}"
-        )
+        raise _error(root, path, f"{message.DESCRIPTOR.name} has no field {name!r}{listing} {', '.join(names)}")
     location = f"{resolved.path}.{name}" if resolved.path else name
     value: Any
     if field.type == field.TYPE_BYTES and not field.is_repeated:

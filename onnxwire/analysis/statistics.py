@@ -147,8 +147,8 @@ def measure_all(
     threads, by default one per core. progress: called with the number of measured payload bytes and the total, from any
     thread, one call at a time; the total grows when payloads are read a second time for histograms.
     The result does not depend on the number of threads. Payloads are read, not mapped.
-    Returns one entry per tensor, in document order or that of `source`. Raises TensorError for a damaged tensor, and
-    for more than MAX_TENSORS tensors or MAX_PATH_CHARS characters of paths.
+    Returns one entry per tensor, in document order or that of `source`. Raises the errors of `TensorProto.numpy`, and
+    TensorError for more than MAX_TENSORS tensors or MAX_PATH_CHARS characters of paths.
     """
     tensors: list[tuple[str, TensorProto]] = []
     n_path_chars = 0

@@ -20,7 +20,7 @@ MAX_TOTAL_SCANNED_BYTES = 1 << 24  # number of bytes of all messages that one pa
 # Limits for payloads whose values are read, such as indices.
 MAX_READ_BYTES = 1 << 18  # maximum size of a tensor that is read; a larger one counts as a weight
 MAX_TOTAL_READ_BYTES = 1 << 23  # number of bytes of a document that one pass reads
-MAX_READ_RECORDS = 1 << 16  # total number of records of payloads that are not one packed record
+MAX_READ_RECORDS = 1 << 16  # total number of records of payloads that are not one packed record, such as strings
 
 # Default of `--max-elements`: elements of a value of an untrusted model, 512 MiB as floats.
 MAX_ELEMENTS = 1 << 27

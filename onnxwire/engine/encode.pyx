@@ -357,7 +357,7 @@ cdef int emit_held(
     return emit_sized(self, &content, field.number)
 
 
-# --- edited messages: unchanged records are copied, touched fields are encoded
+# --- edited messages: unchanged records are copied, touched fields (see Overlay in overlay.pxd) are encoded
 
 cdef enum:
     IN_BYTES = 1     # the field has records
