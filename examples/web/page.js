@@ -188,7 +188,7 @@ async function openAddress() {
   }
   if (!address || !["http:", "https:"].includes(address.protocol) || address.username || address.password) {
     element("problem").hidden = false;
-    element("problem").textContent = "Enter an address that begins with https:// or http://, without a user name.";
+    element("problem").textContent = "Enter an address that begins with https:// or http://, without a user name or password.";
     return;
   }
   const {host} = address;

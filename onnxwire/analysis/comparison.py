@@ -116,8 +116,8 @@ class Comparison:
         self._progress = progress
         self._done_bytes = 0
         self._total_bytes = 0
-        # The paths of all messages that contain tensors with external data. Equal messages of two models can refer to
-        # different files.
+        # The paths of all messages of `old` that contain tensors with external data. Equal messages of two models can
+        # refer to different files.
         self._external_paths: set[str] = set()
         if weights:
             open_external(old)
