@@ -15,7 +15,7 @@ let maxShownRows = FIRST_ROWS;
 /** Aborts the reading of the current model. @type {AbortController} */
 let current = new AbortController();
 
-/** Replaces the control characters, and the invisible and direction-changing characters, of these ranges by escapes such as \u{200b}. @param {string} text */
+/** Replaces control, invisible and direction-changing characters (these ranges) by escapes such as \u{200b}. @param {string} text */
 const escapeInvisible = (text) =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (c) =>
     `\\u{${c.charCodeAt(0).toString(16)}}`);

@@ -215,7 +215,8 @@ def sort_rows(rows: list[Row], key: str) -> list[Row]:
 
 
 def _natural_key(text: str) -> list[tuple[int, int, str]]:
-    """Return a sort key that compares runs of digits as numbers: (1, count of digits, digits), (0, 0, text) between.
+    """Return a sort key that compares runs of digits as numbers: (1, count of digits, digits) for a run without its
+    leading zeros, (0, 0, text) between.
 
     The digits are not converted to an int, because a name can have more digits than `int` accepts.
     """

@@ -25,5 +25,5 @@ MAX_READ_RECORDS = 1 << 16  # total number of records of payloads that are not o
 # Default of `--max-elements`: elements of a value of an untrusted model, 512 MiB as floats.
 MAX_ELEMENTS = 1 << 27
 
-# The number of scanned bytes of all attribute fields `s` that are not ASCII; at most MAX_SCANNED_BYTES of each.
+# The number of scanned bytes of all values of AttributeProto.s that are not ASCII; at most MAX_SCANNED_BYTES of each.
 MAX_TOTAL_TEXT_BYTES = 1 << 22

@@ -1,6 +1,6 @@
 """Tests constant inputs and attributes of the operators of networks: convolution, quantization, attention, search.
 
-This module has further inspectors, which constant_inputs.py defines, for operators of ONNX and of com.microsoft.
+This module has further inspectors (see constant_inputs.py), for operators of ONNX and of com.microsoft.
 Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 

@@ -140,7 +140,7 @@ def _max_cache_bytes() -> int:
 
 
 def _open_folder(path: str) -> int:
-    """Open the cache folder, and create it if needed. Raises OSError; SourceError if it can't be the cache."""
+    """Open the cache folder, and create it if needed. Raises OSError; SourceError if it is not safe to use."""
     os.makedirs(path, mode=0o700, exist_ok=True)
     cache_path = os.path.join(path, _FOLDER)
     parent = os.open(path, LIST_FLAGS | OPEN_FLAGS)
