@@ -128,7 +128,7 @@ class QueryError(Error, ValueError):
 
 
 class PathError(Error, LookupError):
-    """A path or name that a message lacks, or that does not suit the operation; or an invalid condition for a selection.
+    """A path or name that a message lacks or that does not suit the operation, or an invalid condition for a selection.
 
     path: the path, name or condition. reason: the fault, and the alternatives if there are any. source: the file's
     name.
