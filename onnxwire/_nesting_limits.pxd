@@ -2,7 +2,7 @@
 
 cdef enum:
     # Levels of messages and groups below the root that readers follow: protobuf's default. Deeper ones are an
-    # error; readers of JSON allow one level less, like protobuf's.
+    # error. Readers of JSON allow one level less, like protobuf's JSON reader.
     MAX_DEPTH = 100
     # Maximum nesting of edited messages; a deeper edit is an error. Recursion over overlays must fit the C stack.
     MAX_OVERLAY_DEPTH = 500

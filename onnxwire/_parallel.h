@@ -54,8 +54,8 @@ static void *ow_run_call(void *p) {
 }
 
 /* Call `task` with the address of each of n <= OW_MAX_THREADS elements of the array `arguments`, of `size` bytes each.
- * The first call runs in this thread, every other call in its own thread with all signals blocked. Return after the
- * last call ends. With size 0, all calls receive the same argument. */
+ * The first call runs in this thread, every other call in its own thread with all signals blocked, or in this thread
+ * if no thread can be started. Return after the last call ends. With size 0, all calls receive the same argument. */
 static inline void ow_in_parallel(ow_task task, void *arguments, size_t size, int n) {
     pthread_t threads[OW_MAX_THREADS];
     ow_call calls[OW_MAX_THREADS];

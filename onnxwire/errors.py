@@ -89,8 +89,8 @@ class DecodeError(Error, ValueError):
 class TensorError(Error, ValueError):
     """A tensor whose parts do not fit together, or an array that no tensor can represent.
 
-    reason: the required and the actual contents. tensor: the tensor's name. offset and path: the tensor's position in
-    the document, None and "" for an edited tensor; source: the file's name.
+    reason: the fault, and the remedy if one is known. tensor: the tensor's name. offset and path: the tensor's position
+    in the document; None and "" if it is unknown, as for an edited tensor. source: the file's name.
     """
 
     __module__ = "onnxwire"
@@ -128,7 +128,7 @@ class QueryError(Error, ValueError):
 
 
 class PathError(Error, LookupError):
-    """A path or name that does not exist in a message, or an invalid condition for a selection.
+    """A path or name that a message lacks or that does not suit the operation, or an invalid condition for a selection.
 
     path: the path, name or condition. reason: the fault, and the alternatives if there are any. source: the file's
     name.

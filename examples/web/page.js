@@ -15,7 +15,7 @@ let maxShownRows = FIRST_ROWS;
 /** Aborts the reading of the current model. @type {AbortController} */
 let current = new AbortController();
 
-/** Replaces control characters, and other invisible or direction-changing ones of these ranges, by their code points. @param {string} text */
+/** Replaces control, invisible and direction-changing characters (these ranges) by escapes such as \u{200b}. @param {string} text */
 const escapeInvisible = (text) =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (c) =>
     `\\u{${c.charCodeAt(0).toString(16)}}`);
@@ -188,7 +188,7 @@ async function openAddress() {
   }
   if (!address || !["http:", "https:"].includes(address.protocol) || address.username || address.password) {
     element("problem").hidden = false;
-    element("problem").textContent = "Enter an address that begins with https:// or http://, without a user name.";
+    element("problem").textContent = "Enter an address that begins with https:// or http://, without a user name or password.";
     return;
   }
   const {host} = address;

@@ -116,8 +116,8 @@ class Comparison:
         self._progress = progress
         self._done_bytes = 0
         self._total_bytes = 0
-        # The paths of all messages that contain tensors with external data. Equal messages of two models can refer to
-        # different files.
+        # The paths of all messages of `old` that contain tensors with external data. Equal messages of two models can
+        # refer to different files.
         self._external_paths: set[str] = set()
         if weights:
             open_external(old)
@@ -371,7 +371,7 @@ class Comparison:
 
 
 def _paired_tensors(old: ModelProto, new: ModelProto) -> Iterator[tuple[TensorProto, TensorProto]]:
-    """Yield the pairs of tensors of one name, or one path if unnamed, type and shape in the order of comparison.
+    """Yield the pairs of tensors with equal names (equal paths if unnamed), types and shapes, in order of comparison.
 
     Yields no pair if both models are local, since only remote payloads are fetched ahead.
     """

@@ -215,9 +215,13 @@ def sort_rows(rows: list[Row], key: str) -> list[Row]:
 
 
 def _natural_key(text: str) -> list[tuple[int, int, str]]:
-    """Return a sort key that compares runs of digits as numbers: (1, number, "") for a run, (0, 0, text) between."""
-    parts = re.split(r"(\d+)", text)
-    return [(1, int(part), "") if i % 2 else (0, 0, part) for i, part in enumerate(parts)]
+    """Return a sort key that compares runs of digits as numbers: (1, count of digits, digits) for a run without its
+    leading zeros, (0, 0, text) between.
+
+    The digits are not converted to an int, because a name can have more digits than `int` accepts.
+    """
+    parts = re.split(r"0*([0-9]+)", text)
+    return [(1, len(part), part) if i % 2 else (0, 0, part) for i, part in enumerate(parts)]
 
 
 @dataclass(slots=True)

@@ -68,8 +68,8 @@ def resolve(message: Message, path: str) -> Resolved:
     """Resolve a path; the docstring of this module describes the notation.
 
     message: the root, usually a model. path: a path, or kind:name followed by a path. The function reads only the
-    messages on the path. To find a name, it reads all names of the kind.
-    Raises PathError for a path that does not exist and an ambiguous name; the message lists alternatives.
+    messages on the path, and to find a name those that can have it.
+    Raises PathError for a path that does not exist and for an ambiguous name; its text suggests alternatives.
     """
     kind, colon, remainder = path.partition(":")
     if colon and kind in _KINDS:
@@ -128,12 +128,9 @@ def _resolve_field(root: Message, path: str, resolved: Resolved, name: str) -> R
     if field is None:
         _raise_if_name(root, path, resolved)
         names = list(message.DESCRIPTOR.fields_by_name)
-        raise _error(
-            root,
-            path,
-            f"{message.DESCRIPTOR.name} has no field {name!r}{did_you_mean(name, names) or ';'} its fields are "
-            f"{', '.join(names)}",
-        )
+        hint = did_you_mean(name, names)
+        listing = f"{hint} Its fields are" if hint else "; its fields are"
+        raise _error(root, path, f"{message.DESCRIPTOR.name} has no field {name!r}{listing} {', '.join(names)}")
     location = f"{resolved.path}.{name}" if resolved.path else name
     value: Any
     if field.type == field.TYPE_BYTES and not field.is_repeated:

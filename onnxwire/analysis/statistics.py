@@ -111,9 +111,10 @@ def measure(
     """Measure the elements of a tensor, or those that an index selects.
 
     tensor: a tensor of any data type but STRING. index: see `TensorProto.read`. bins: the number of bins of the
-    histogram, 0 for none; for a histogram the tensor is read a second time, unless all its elements are equal. threads,
-    progress: as for `measure_all`; not used with an index.
-    Memory: a few blocks per thread; more for typed fields such as float_data, and for histograms of tensors on servers.
+    histogram, 0 for none; for a histogram the tensor is read a second time, unless all its finite elements are equal.
+    threads, progress: as for `measure_all`; not used with an index.
+    Memory: a few blocks per thread; more for typed fields such as float_data, and up to 256 MiB for a tensor on a
+    server.
     Raises TensorError for strings, the errors of `TensorProto.numpy` for other tensors, and IndexError, like `read`.
     """
     if index is None:
@@ -146,8 +147,8 @@ def measure_all(
     threads, by default one per core. progress: called with the number of measured payload bytes and the total, from any
     thread, one call at a time; the total grows when payloads are read a second time for histograms.
     The result does not depend on the number of threads. Payloads are read, not mapped.
-    Returns one entry per tensor, in document order or that of `source`. Raises TensorError for a damaged tensor, and
-    for more than MAX_TENSORS tensors or MAX_PATH_CHARS characters of paths.
+    Returns one entry per tensor, in document order or that of `source`. Raises the errors of `TensorProto.numpy`, and
+    TensorError for more than MAX_TENSORS tensors or MAX_PATH_CHARS characters of paths.
     """
     tensors: list[tuple[str, TensorProto]] = []
     n_path_chars = 0

@@ -3,8 +3,8 @@
 
 Vertices are matched in these steps: nodes by name, if the caller requests it; by hashes of all their ancestors and
 descendants; by hashes of small neighbourhoods; along edges from vertices that already match; one after another in
-groups of equal hashes, those of one name first; by replacing matches that few edges support; and the remaining nodes by
-name. So an edit affects only the vertices around it.
+groups of equal hashes, if possible with a vertex of the same name; by replacing matches that few edges support; and the
+remaining nodes by name. So an edit affects only the vertices around it.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t

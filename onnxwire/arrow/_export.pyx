@@ -16,7 +16,7 @@ from onnxwire.arrow._columns cimport INT32, INT64, STRING, Block, Column, Column
 from onnxwire.engine.foreign_thread cimport release_reference
 from onnxwire.engine.memory cimport calloc, free, malloc
 
-from onnxwire.errors import FieldValueError
+from onnxwire.errors import FieldValueError, count_text
 
 cdef enum:
     ARROW_FLAG_NULLABLE = 2
@@ -335,7 +335,10 @@ def export_stream(Columns columns not None, requested_schema=None):
     if requested_schema is not None:
         requested = <ArrowSchema*>PyCapsule_GetPointer(<PyObject*>requested_schema, SCHEMA)
         if requested == NULL or requested.n_children != columns.block.n_columns:
-            raise FieldValueError(f"the table has {columns.block.n_columns} columns, and the requested schema does not")
+            raise FieldValueError(
+                f"the table has {count_text(columns.block.n_columns, 'column')}, but the requested schema has "
+                f"{requested.n_children:,}"
+            )
     stream = <ArrowArrayStream*>calloc(1, sizeof(ArrowArrayStream))
     if stream == NULL:
         raise MemoryError

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A walk over the messages of a document, which reads fields and adds texts that the document does not contain."""
+"""A walk over the messages of a document, which reads fields, and adds texts such as paths to columns."""
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 

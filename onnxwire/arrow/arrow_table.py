@@ -59,7 +59,7 @@ class ArrowTable:
 
     @property
     def repaired_strings(self) -> int:
-        """The number of strings that were not valid UTF-8; their invalid bytes are U+FFFD."""
+        """The number of strings that were not valid UTF-8; U+FFFD replaces their invalid bytes."""
         return self._columns.n_repaired
 
     def to_pydict(self) -> dict[str, list[Any]]:

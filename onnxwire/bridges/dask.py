@@ -25,6 +25,7 @@ def read(paths: Iterable[str | os.PathLike[str]], table: str) -> dask.dataframe.
     try:
         import dask.dataframe as dd
         import pandas  # noqa: F401
+        import pyarrow  # noqa: F401
     except ImportError:
         raise MissingPackageError("this needs Dask, pandas and pyarrow; `pip install 'dask[dataframe]'`") from None
     return dd.from_map(_make_frame, [str(path) for path in paths], table=table, meta=_make_frame(None, table))

@@ -191,7 +191,7 @@ class StrippedModel:
             result = result.SerializeToString()  # type: ignore[attr-defined]
         if not isinstance(result, bytes):
             raise FieldTypeError(
-                f"the function returned {type(result).__name__}, not a model; it must return only the ModelProto, or "
+                f"the function returned {type(result).__name__}, not a model; it must return only the model, or "
                 "None if it changed its argument"
             )
         model = ModelProto()

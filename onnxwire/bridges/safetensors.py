@@ -12,6 +12,7 @@ from onnxwire.errors import DecodeError, Error, FieldTextError, FieldTypeError, 
 from onnxwire.io.atomic_file import AtomicFile
 from onnxwire.io.references import reject_own_data_file
 from onnxwire.io.source import open_document
+from onnxwire.io.utf8 import valid_text
 from onnxwire.messages import ModelProto
 from onnxwire.tensor.dtypes import BY_NAME, MAX_COUNT
 from onnxwire.tensor.error import tensor_error
@@ -65,8 +66,9 @@ def to_safetensors(
     Payloads are copied from file to file; only those of typed fields, such as float_data, are read into memory, one at
     a time. Tensors are sorted by decreasing element size, so that each begins at a multiple of its element size.
     Raises TensorError for tensors that the format can't store: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements
-    of 4 or 6 bits that do not fill the last byte, chunks (`segment`), sparse tensors, and missing or duplicate names;
-    FieldTypeError for arguments of wrong types, such as metadata other than str; SaveError and SourceError like `save`.
+    of 4 or 6 bits that do not fill the last byte, chunks (`segment`), sparse tensors, and names that are missing,
+    duplicate, reserved or not valid UTF-8; FieldTypeError for arguments of wrong types, such as metadata other than
+    str; SaveError and SourceError like `save`.
     Source: https://github.com/huggingface/safetensors, "Format".
     """
     snapshot = ModelProto()
@@ -171,8 +173,8 @@ def _assign_entry(tensor: TensorProto, entry: Entry, location: str, view: View) 
 def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
     """Return the entries of a .safetensors file of `size` bytes by name. source: the file's name.
 
-    Raises DecodeError for files that the safetensors package rejects, for duplicate names, and for shapes that no array
-    can have.
+    Raises DecodeError for files that the safetensors package rejects, for duplicate names, and for data types and
+    shapes that a TensorProto can't have.
     """
 
     def error_of(reason: str) -> DecodeError:
@@ -316,14 +318,16 @@ def _storage(name: str, tensor: TensorProto) -> Storage:
         reason = "it has no name, and each tensor in a .safetensors file has one"
     elif name == _METADATA:
         reason = "this name is reserved in .safetensors files; rename the tensor"
+    elif valid_text(name) != name:
+        reason = "its name is not valid UTF-8; rename the tensor"
     elif data_type.name not in _FORMAT_NAMES:
         reason = f"safetensors has no type for {data_type.name}"
     elif tensor.HasField("segment"):
         reason = "it is a chunk of a tensor (`segment`); onnxwire.join_segments returns the full tensor"
     elif storage.count * data_type.bits % 8:
         reason = (
-            f"the format requires whole bytes; {count_text(storage.count, 'element')} of {data_type.bits} bits do not "
-            "fill the last byte"
+            f"the format requires whole bytes; the last byte of {count_text(storage.count, 'element')} of "
+            f"{data_type.bits} bits is not full"
         )
     if reason:
         raise tensor_error(tensor, reason)
@@ -341,7 +345,8 @@ def _check_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 def _encode_header(header: dict[str, object]) -> bytes:
     """Encode a header as JSON, padded with blanks to a multiple of 8 bytes, so that the data is aligned.
 
-    Raises FieldTextError for a lone surrogate, TensorError for a header that is longer than readers accept.
+    Raises FieldTextError for a lone surrogate in the metadata, TensorError for a header that is longer than readers
+    accept.
     """
     try:
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()

@@ -31,7 +31,7 @@ def to_torch(tensor: TensorProto, *, writable: bool = False) -> torch.Tensor:
         remedy = "use numpy()" if data_type is STRING else "use numpy(), or numpy(packed=True) for the packed bytes"
         raise tensor_error(tensor, f"PyTorch has no tensors of {data_type.name}; {remedy}")
     array = tensor.numpy(writable=writable)
-    # PyTorch reads only COMPLEX128 with aligned vector instructions, which crash at unaligned addresses.
+    # COMPLEX128 is the only type that PyTorch reads with aligned vector instructions, which crash at other addresses.
     if array.itemsize == 16 and array.__array_interface__["data"][0] % 16:
         array = array.copy()
     return torch.from_dlpack(to_capsule(array, max_version=(1, 1)))

@@ -3,7 +3,8 @@
 The journal is a file of JSON objects, one per line. A line takes effect as a whole, once its newline is on the disk:
 
     {"onnxwire catalog": 1}                         the first line: the version of the format
-    {"create": [ID, ...]}                           from this line on, the files named ID belong to this catalog
+    {"create": [ID, ...]}                           announces files: from this line on, the files named ID belong to
+                                                    this catalog
     {"add": {ID: {"models": COUNT, "rows": {TABLE: COUNT, ...}, "size": BYTES, "checked": BOOL}, ...},
      "remove": {ID: {"models": [MODEL, ...], "rows": {TABLE: COUNT, ...}}, ...},
      "retire": {ID: SECONDS, ...}}                  a change of the contents

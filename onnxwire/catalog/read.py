@@ -240,7 +240,10 @@ def _add_extra_columns(
 
 
 def _is_missing(message: ModelProto, location: str, states: dict[str, FileState | None]) -> bool:
-    """Return whether an external file is missing, or cannot be opened. states: see `file_states`."""
+    """Return whether an external file is missing or, on this machine, cannot be opened. states: see `file_states`.
+
+    Raises SourceError if a server does not report whether the file exists.
+    """
     if location not in states:
         message._document.files.open(location)  # raises the error for a file that exists but can't be read
         return False

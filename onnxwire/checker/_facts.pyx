@@ -107,7 +107,7 @@ cdef int add_unknown(Facts self, Sheet* sheet, int32_t row, const Record* record
 cdef Outcome add_numbers(
     Facts self, Sheet* sheet, int32_t row, const Field* field, const uint8_t* p, const uint8_t* end
 ) noexcept nogil:
-    """Append the numbers of a run of packed varints to the field's list."""
+    """Append a varint, or the varints of a packed run, to the field's list."""
     cdef const uint8_t* start
     cdef uint64_t value = 0
     while p < end:
@@ -326,7 +326,7 @@ cdef Outcome scan_all(Facts self) noexcept nogil:
 
 
 cdef bint is_listed(const Field* field, void* facts) noexcept:
-    """Return whether the elements of a field are always read into a list."""
+    """Return whether the elements of a field are read into a list."""
     return (<Facts>facts).sheets[field.table - (<Facts>facts).sheets[0].table].kinds[field.slot] == LIST
 
 
@@ -480,8 +480,8 @@ cdef class Facts:
         sheet = self.sheet(sheet_name)
         return sheet.edges[self.slot(sheet, field)]
 
-    # Access for Python. A column is (payload, dtype) or (payload, kind); `onnxwire.checker.facts` makes an array of the
-    # payload.
+    # Access for Python. A column is (Payload, dtype) or (Payload, kind); `onnxwire.checker.facts` makes an array of the
+    # Payload, a buffer.
 
     @property
     @critical_section
@@ -545,7 +545,7 @@ cdef class Facts:
 
     @critical_section
     def own_column(self, str name, str column_name):
-        """Return a column that every sheet has: (payload, dtype); the dtype of `start` is "pointer".
+        """Return a column that every sheet has: (Payload, dtype); the dtype of `start` is "pointer".
 
         column_name: start, length, parent, index, edge, depth, flags or present.
         """
@@ -570,7 +570,7 @@ cdef class Facts:
 
     @critical_section
     def field_column(self, str name, str field):
-        """Return the column of a field: (payload, kind); kind is the name of a `Column`."""
+        """Return the column of a field: (Payload, kind); kind is the name of a `Column`."""
         cdef Sheet* sheet = self.sheet(name)
         cdef int slot = self.slot(sheet, field)
         cdef Column kind = sheet.kinds[slot]
@@ -586,7 +586,7 @@ cdef class Facts:
 
     @critical_section
     def list_column(self, str name, str field, str column_name):
-        """Return a column of a field's list: (payload, dtype). column_name: parent, index, start or value."""
+        """Return a column of a field's list: (Payload, dtype). column_name: parent, index, start or value."""
         cdef Sheet* sheet = self.sheet(name)
         cdef List* elements = self.list_of(name, field)
         if sheet.kinds[self.slot(sheet, field)] != LIST:
@@ -601,12 +601,12 @@ cdef class Facts:
 
     @critical_section
     def unknown_fields(self):
-        """Return the records that belong to no known field, as a payload of structs `Unknown`."""
+        """Return the records that belong to no known field, as a Payload of structs `Unknown`."""
         return self.buffer(self.unknown, self.n_unknown, sizeof(Unknown))
 
     @critical_section
     def trait_column(self):
-        """Return the kinds of characters of each string, as a payload of bytes."""
+        """Return the kinds of characters of each string, as a Payload of bytes."""
         return self.buffer(self.texts.traits, self.texts.n, 1)
 
     @critical_section
@@ -623,12 +623,12 @@ cdef class Facts:
         return <size_t>self.sheets[self.sheet_numbers[self.root.DESCRIPTOR.full_name.partition(".")[2]]].p[0]
 
     cdef object buffer(self, const void* p, Py_ssize_t n, int size):
-        """Return a payload of n elements of `size` bytes each, over memory of this object."""
+        """Return a Payload of n elements of `size` bytes each, over memory of this object."""
         return new_payload(None, <const uint8_t*>p, n * size, 1, b"B", self)
 
     @critical_section
     def buffer_of(self, size_t address, Py_ssize_t size, owner):
-        """Return a payload over memory that `owner` keeps alive."""
+        """Return a Payload over memory that `owner` keeps alive."""
         return new_payload(None, <const uint8_t*>address, size, 1, b"B", owner)
 
     @critical_section

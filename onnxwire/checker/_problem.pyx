@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Defines `Problem`, the violation of a rule by one message.
+"""Defines `Problem`, one violation of a rule.
 
 `Problems` stores columns and makes instances on request. Path and message are computed when they are read.
 """

@@ -1,8 +1,8 @@
 """Replaces characters that look like ASCII; the result is called the skeleton of a name.
 
 Source: an excerpt of Unicode Technical Standard #39, confusables.txt, for the scripts Cyrillic, Greek, Armenian and
-Cherokee, Latin extensions and punctuation; compatibility forms such as full-width letters are from the tables of
-Python's unicodedata.
+Cherokee, Latin extensions, punctuation and symbols; compatibility forms such as full-width letters are from the tables
+of Python's unicodedata.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import unicodedata
 # Tables by ASCII character: the code points of characters that look like it, in hexadecimal.
 _CYRILLIC_CONFUSABLES = {
     "a": "0430", "c": "0441", "e": "0435", "o": "043e", "p": "0440", "x": "0445", "y": "0443", "i": "0456",
-    "j": "0458", "s": "0455", "h": "04bb", "d": "0501", "q": "051b", "w": "051d", "l": "04cf", "v": "0475",
+    "j": "0458", "s": "0455", "h": "04bb", "d": "0501", "q": "051b", "w": "051d 0461", "l": "04cf", "v": "0475",
     "A": "0410", "B": "0412", "C": "0421", "E": "0415", "H": "041d", "I": "0406", "J": "0408", "K": "041a",
     "M": "041c", "O": "041e", "P": "0420", "S": "0405", "T": "0422", "X": "0425", "Y": "04ae", "G": "050c",
 }  # fmt: skip
 _OTHER_CONFUSABLES = {
-    # Greek, Armenian, Latin extensions, Cherokee and punctuation
+    # Greek, Armenian, Latin extensions, Cherokee, punctuation and symbols
     "a": "03b1 0251", "i": "03b9 0131", "o": "03bf 0585", "v": "03bd", "p": "03c1", "u": "03c5 057d", "y": "03b3",
-    "g": "0581 0261", "h": "0570", "n": "0578 057c", "q": "0566", "k": "03ba", "x": "03c7", "w": "0461 03c9",
+    "g": "0581 0261", "h": "0570", "n": "0578 057c", "q": "0566", "k": "03ba", "x": "03c7", "w": "03c9",
     "A": "0391 13aa", "B": "0392 13f4", "E": "0395 13ac", "Z": "0396 13c3", "H": "0397 13bb", "I": "0399",
     "K": "039a 13e6", "M": "039c 13b7", "N": "039d", "O": "039f 0555", "P": "03a1 13e2", "T": "03a4 13a2",
     "Y": "03a5", "X": "03a7", "L": "13de", "R": "13a1", "S": "054f 13da", "G": "13c0", "C": "13df", "D": "13a0",

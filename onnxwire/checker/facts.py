@@ -546,7 +546,7 @@ class Facts:
         return is_one_of(ids, [id for text in texts if (id := self.find(text)) >= 0])
 
     def matching(self, accepts: Callable[[str], bool], ids: Rows) -> Rows:
-        """Return whether a predicate accepts each string of a column of ids. It is called once for each id."""
+        """Return whether a predicate accepts each string of a column of ids. It is called once per different id."""
         if not len(ids):
             return np.zeros(0, bool)
         is_accepted = np.zeros(self.columns.text_count(), bool)

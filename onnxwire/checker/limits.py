@@ -12,17 +12,18 @@ MAX_HINTS = 1_000
 
 # Limits for rules that need the first values, the count or the maximum of a payload.
 MAX_SCANNED_BYTES = 1 << 16  # number of first bytes of a payload whose values are scanned
-# The maximum size of a packed list whose values are counted, and the number of first bytes of strings that are scanned.
+# The maximum size of a packed list whose values are counted, and the number of first bytes of a repeated field of
+# strings that are scanned.
 MAX_COUNTED_BYTES = 1 << 20
 MAX_TOTAL_SCANNED_BYTES = 1 << 24  # number of bytes of all messages that one pass scans or counts
 
 # Limits for payloads whose values are read, such as indices.
 MAX_READ_BYTES = 1 << 18  # maximum size of a tensor that is read; a larger one counts as a weight
 MAX_TOTAL_READ_BYTES = 1 << 23  # number of bytes of a document that one pass reads
-MAX_READ_RECORDS = 1 << 16  # total number of records of payloads that are not one packed record
+MAX_READ_RECORDS = 1 << 16  # total number of records of payloads that are not one packed record, such as strings
 
 # Default of `--max-elements`: elements of a value of an untrusted model, 512 MiB as floats.
 MAX_ELEMENTS = 1 << 27
 
-# Scanned bytes of all attribute strings that are not ASCII; at most MAX_SCANNED_BYTES of each string are scanned.
+# The number of scanned bytes of all values of AttributeProto.s that are not ASCII; at most MAX_SCANNED_BYTES of each.
 MAX_TOTAL_TEXT_BYTES = 1 << 22

@@ -37,9 +37,9 @@ from onnxwire.engine.mapping import FileMapping
 from onnxwire.errors import ClosedError, InUseError, SourceError, count_text
 
 
-# Each call of madvise splits a mapping, and a process may have about 65,000 mappings. This budget is for all open
-# documents together. Invariant: this variable and the `left` and `used` of all open documents add up to its initial
-# value.
+# Each call of madvise splits a mapping, and a process may have about 65,000 mappings. So all open documents share a
+# budget of such calls, and of copies of headers. Invariant: this variable and the `left` and `used` of all open
+# documents add up to its initial value.
 cdef int FAR_READS_LEFT = 8192
 
 
@@ -64,8 +64,9 @@ cdef void advise_far(FarReads* far, const uint8_t* p) noexcept nogil:
 cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
     """Return the result of `head_copy` for the header at p, which is far from the last read; make a copy if needed.
 
-    Returns NULL if no copy can be made: then it calls `advise_far`, so that p can be read in the mapping. The caller
-    sets `far.store.is_checked` as `make_copy` requires.
+    The header is the bytes after a long value, see header_copies.pxd. Returns NULL if no copy can be made: then it
+    calls `advise_far`, so that p can be read in the mapping. The caller sets `far.store.is_checked` as `make_copy`
+    requires.
     """
     cdef const Copy* copy = NULL
     if p >= far.first_copy:

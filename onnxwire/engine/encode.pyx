@@ -2,9 +2,9 @@
 """Serialization of messages with their edits; unchanged records are copied.
 
 The length of a nested message precedes it, so the same code runs twice, first to measure and then to write. An
-encoding in memory of at most MAX_SINGLE_PASS_BYTES is written in one pass, and each nested message is moved if its
-length needs more than one byte. No other code may run between and during the passes, not even a finalizer called by the
-garbage collector: it could change the elements that are iterated.
+encoding in memory of at most MAX_SINGLE_PASS_BYTES that need not be deterministic is written in one pass, and each
+nested message is moved if its length needs more than one byte. No other code may run between and during the passes, not
+even a finalizer called by the garbage collector: it could change the elements that are iterated.
 
 The functions `emit_*`, like `put_*` of `encoder.pxd`, put their output: they count its bytes in the measuring pass, and
 write them in the writing pass.
@@ -357,7 +357,7 @@ cdef int emit_held(
     return emit_sized(self, &content, field.number)
 
 
-# --- edited messages: unchanged records are copied, touched fields are encoded
+# --- edited messages: unchanged records are copied, touched fields (see Overlay in overlay.pxd) are encoded
 
 cdef enum:
     IN_BYTES = 1     # the field has records

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The output of serialization: bytes are counted in the first pass and written in the second."""
+"""The output of serialization: bytes are counted in the first pass and written in the second, or in a single pass."""
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cython cimport critical_section

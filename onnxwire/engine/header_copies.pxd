@@ -87,7 +87,10 @@ cdef inline const uint8_t* shifted(const uint8_t* p, size_t shift) noexcept nogi
 
 
 cdef inline const uint8_t* copied_bytes(HeaderCopies* self, const uint8_t* p, uint64_t n) noexcept nogil:
-    """Return the address of a copy of a range; the range's own address if it was not copied. There must be a copy."""
+    """Return the address of a copy of a range; the range's own address if it was not copied.
+
+    There must be at least one copy.
+    """
     cdef const Copy* copy = copy_around(self, p)
     if copy == NULL or copy.n - <size_t>(p - copy.p) < n:
         return p

@@ -32,7 +32,7 @@ cdef bint VERIFIES_ON_PARSE = False
 
 cdef enum:
     MAX_VALUE_CHARS = 60  # maximum characters of one value in a repr
-    SNIFFED_BYTES = 256   # bytes of a string that are checked for control characters
+    SNIFFED_BYTES = 256   # bytes at the start of a string that `_is_doubtful` examines
 
 
 cdef str field_repr(View self, Field* field):
@@ -98,8 +98,8 @@ cdef class Message(View):
         """Whether the bytes may be those of another type.
 
         True if the message has no known field, or has an unknown field, or if the first SNIFFED_BYTES of a singular
-        string contain a control character other than tab, line feed and carriage return. A string that is not
-        resident is not checked.
+        string contain a byte below 0x20 other than tab, line feed and carriage return. A string that is not resident is
+        not checked.
         """
         cdef Slot* slot
         cdef const uint8_t* p

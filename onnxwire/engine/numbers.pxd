@@ -40,7 +40,7 @@ cdef class ScalarIterator:
     cdef RepeatedScalar sequence
     cdef PyObject* document      # the message's document at the last step; borrowed, and only compared
     cdef uint32_t epoch          # the message's epoch at the last step
-    cdef Py_ssize_t i            # the index of the next number, or ENDED
+    cdef Py_ssize_t i            # the index of the next number, or ENDED of repeated.pxd
 
     cdef object next_number(self)
 

@@ -57,7 +57,8 @@ cdef class Overlay:
     cdef PyObject* unknown       # bytes: unknown fields that were merged in
     cdef PyObject* parent        # absent messages only: the View of the parent; else NULL
     cdef Field* field            # absent messages only: the field of `parent`
-    cdef uint64_t expected       # state_of(parent, field); if it changes, this message is no longer part of `parent`
+    # state_of(parent, field) of view.pyx; if it changes, this message is no longer part of `parent`.
+    cdef uint64_t expected
     cdef AbsentKey key           # absent messages only: the key in the hash table of overlay.pyx
     cdef PyObject* next          # the next overlay in the same bucket of that table
     cdef uint32_t generation     # number of exchanges of the content that detached views (see edit.pyx)

@@ -453,7 +453,7 @@ cdef class RepeatedSpan(Repeated):
         return None
 
     cdef bint append_first(self, const uint8_t* p, uint64_t size, owner) except -1:
-        """Append a string or bytes as the first edit of the message; return False if the message needs an overlay."""
+        """Append a string or bytes as the first edit of the message, without an overlay; return whether it did so."""
         cdef View message = self.message
         cdef Elements elements
         cdef Slot slot

@@ -46,7 +46,7 @@ cdef class Paths:
 @cython.final
 cdef class Search:
     cdef TableOwner owner        # the tables of the schema
-    cdef bytearray marks_buffer  # the marks of the owner's tables
+    cdef bytearray marks_buffer  # the marks of the owner's tables; see Mark in marked_scan.pxd
     cdef uint8_t* marks          # the memory of `marks_buffer`
     cdef list levels             # the stack: a Level per message that is being searched
     cdef Paths paths             # where paths are stored, or None
@@ -54,9 +54,10 @@ cdef class Search:
     cdef Py_ssize_t number       # the number of the last result's path in `paths`
     cdef str path_text           # path of the last result, if `paths` is None
     cdef Document scanned_document  # the document of the last scan, or None
-    cdef const uint8_t* clear_from    # the bytes up to `clear_to` contain no target
+    cdef const uint8_t* clear_from    # the bytes up to `clear_to` contain no message that is searched for
     cdef const uint8_t* clear_to
-    cdef const uint8_t* target_record  # the record that ended the scan at `clear_to`; NULL if the scan reached the end
+    # The record that ended the scan at `clear_to`, such a message or damaged; NULL if the scan reached the end.
+    cdef const uint8_t* target_record
 
     cdef uint8_t marks_of(self, const Table* table) noexcept
     cdef int enter(self, View view) except -1

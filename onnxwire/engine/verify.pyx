@@ -27,7 +27,7 @@ cdef struct Result:
     const uint8_t* end   # the end of the message or packed run that contains `start`
     int size             # bytes per number of the run, 0 for varints
     int depth            # number of further levels that were allowed
-    uint64_t min_bytes   # the minimum size of a listed value
+    uint64_t min_bytes   # the minimum size of a value in `values`; NO_LIMIT to add none
     Span* values         # the list of long values that are not messages
     Py_ssize_t n_values
     Py_ssize_t max_values  # capacity of `values`

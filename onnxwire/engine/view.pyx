@@ -697,7 +697,7 @@ cdef bint is_peer(const Field* field, const Field* other) noexcept nogil:
     return False
 
 
-# --- getters of singular fields, one per type; `closure` is the Field
+# --- getters of singular fields; `closure` is the Field
 
 cdef object get_default(void* closure):
     return <object>(<Field*>closure).default
@@ -864,7 +864,7 @@ cdef AbsentKey absent_key(View self, const Field* field) noexcept:
 
 
 cdef void* singular_getter(int field_type) noexcept:
-    """Return the getter of a type."""
+    """Return the getter of singular fields of a type."""
     if field_type == INT64 or field_type == SFIXED64:
         return <void*>get_int64
     if field_type == UINT64 or field_type == FIXED64:

@@ -70,7 +70,7 @@ cdef class Names:
         return 0
 
     cdef int define(self, int32_t name, Kind kind, int32_t node, int32_t source) except -1:
-        """Define a name in the innermost scope; return the flags that the name had in the scope before.
+        """Define a name in the innermost scope; return the flags (see names.pxd) that it had in the scope before.
 
         For the first definition in the scope, return SHADOWS if an enclosing scope defines the name, too, and that
         value exists (see `is_produced`), else 0.

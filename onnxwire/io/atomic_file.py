@@ -404,7 +404,8 @@ class AtomicFile:
                 folder = tempfile.gettempdir()
             parts = [f"the file needs {count_text(self.size, 'byte')}"] if self.size is not None else []
             free_bytes = _free_space(folder)
-            parts.append(f"{folder} is full" if free_bytes is None else f"{free_bytes:,} bytes are free in {folder}")
+            free_text = "is full" if free_bytes is None else f"has {count_text(free_bytes, 'byte')} free"
+            parts.append(f"{folder} {free_text}")
             return f"{' and '.join(parts)}: make room, or save elsewhere"
         if error.errno == errno.EFBIG:
             return "the file system, or a limit of this process (ulimit -f), allows no file of this size"

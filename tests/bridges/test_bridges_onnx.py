@@ -360,7 +360,7 @@ def test_a_function_can_convert_elements_below_the_threshold():
 
 @pytest.mark.parametrize("result", [(), 1, "model.onnx", onnx.GraphProto(), onnxwire.GraphProto(), [b""]])
 def test_a_function_that_returns_no_model_is_rejected(result):
-    with pytest.raises(TypeError, match="it must return only the ModelProto"):
+    with pytest.raises(TypeError, match="it must return only the model"):
         onnxwire.apply(model_of(), lambda argument: result)
 
 

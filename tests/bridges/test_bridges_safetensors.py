@@ -229,11 +229,11 @@ def tensor_with_segment():
         ],
         (
             [stored_tensors.TensorParts(DATA_TYPES["FLOAT4E2M1"], [3], [0] * 3).inline("w")[-1]],
-            "do not fill the last byte",
+            "is not full",
         ),
         (
             [stored_tensors.TensorParts(DATA_TYPES["FLOAT6E2M3"], [2], [0] * 2).inline("w")[-1]],
-            "do not fill the last byte",
+            "is not full",
         ),
         ([stored_tensors.TensorParts(DATA_TYPES["FLOAT"], [1], [0]).inline("w")[-1]] * 2, "'w'.*the same name"),
         ([stored_tensors.TensorParts(DATA_TYPES["FLOAT"], [1], [0]).inline("")[-1]], "no name"),
@@ -241,6 +241,8 @@ def tensor_with_segment():
             [stored_tensors.TensorParts(DATA_TYPES["FLOAT"], [1], [0]).inline("__metadata__")[-1]],
             "this name is reserved",
         ),
+        # \x10\x01: data_type FLOAT
+        ([b"\x10\x01" + wire.span(8, b"\xff") + wire.span(9, bytes(4))], "not valid UTF-8"),
         ([stored_tensors.TensorParts(DATA_TYPES["FLOAT"], [2], [0]).message(wire.span(9, bytes(4)))], "'w'.*8 bytes"),
         ([tensor_with_segment()], "'w'.*chunk"),
     ],

@@ -142,6 +142,13 @@ def test_numbers_are_sorted_from_the_largest_and_names_in_natural_order(capsys) 
     assert [row["name"] for row in sorted_rows] == ["w1", "w2", "w10"]
 
 
+def test_names_with_more_digits_than_an_int_accepts_are_sorted() -> None:
+    names = ["w" + "9" * 5000, "w" + "1" * 5001, "w007", "w6"]
+    assert [row["name"] for row in sort_rows([{"name": name} for name in names], "name")] == [
+        "w6", "w007", "w" + "9" * 5000, "w" + "1" * 5001,
+    ]  # fmt: skip
+
+
 def test_nodes_have_operators_inputs_and_outputs(capsys) -> None:
     for row, node in zip(rows(capsys, DIGITS, "--nodes"), MODEL.graph.node, strict=True):
         assert (row["name"], row["type"]) == (node.name, node.op_type)

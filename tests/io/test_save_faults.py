@@ -386,8 +386,8 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     )
     error, listing, size_of_second_save = run_python(code, tmp_path, prefix=mount).splitlines()
     match = re.fullmatch(
-        r"SaveError: .*/model\.onnx: No space left on device; the file needs 5,242,880 bytes and ([\d,]+) bytes are "
-        r"free in .*: make room, or save elsewhere; the old file is unchanged",
+        r"SaveError: .*/model\.onnx: No space left on device; the file needs 5,242,880 bytes and .* has "
+        r"([\d,]+) bytes free: make room, or save elsewhere; the old file is unchanged",
         error,
     )
     assert match

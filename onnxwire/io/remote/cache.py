@@ -140,7 +140,7 @@ def _max_cache_bytes() -> int:
 
 
 def _open_folder(path: str) -> int:
-    """Open the cache folder, and create it if needed. Raises OSError; SourceError if it is not the user's own."""
+    """Open the cache folder, and create it if needed. Raises OSError; SourceError if it is not safe to use."""
     os.makedirs(path, mode=0o700, exist_ok=True)
     cache_path = os.path.join(path, _FOLDER)
     parent = os.open(path, LIST_FLAGS | OPEN_FLAGS)
@@ -174,7 +174,7 @@ def _open_folder(path: str) -> int:
 
 
 def _check_marker(cache_folder: int) -> bool:
-    """Add the marker to an empty folder. Return whether a folder has the marker. Raises OSError if the disk is full."""
+    """Add the marker to an empty folder. Return whether a folder has the marker. Raises OSError if that fails."""
     is_new = not set(os.listdir(cache_folder)) - {_MARKER}
     try:
         marker = _open_entry(cache_folder, _MARKER) if is_new else os.open(_MARKER, _READ_FLAGS, dir_fd=cache_folder)
