@@ -13,7 +13,8 @@ from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
 from onnxwire.engine.repeated_span cimport RepeatedSpan, span_getter
 from onnxwire.engine.section cimport FREE_THREADED
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table, TableOwner, TableRef
-from onnxwire.engine.view cimport View, dealloc_view, singular_getter, table_of
+from onnxwire.engine.getters cimport singular_getter
+from onnxwire.engine.view cimport View, dealloc_view, table_of
 
 from collections.abc import MutableSequence
 from types import MethodDescriptorType

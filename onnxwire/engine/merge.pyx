@@ -19,8 +19,9 @@ from onnxwire.engine.overlay cimport (
 from onnxwire.engine.repeated cimport Repeated
 from onnxwire.engine.repeated_span cimport RepeatedSpan
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, find_field
+from onnxwire.engine.getters cimport get_message
 from onnxwire.engine.view cimport (
-    DROPS_UNKNOWN, HAS_UNKNOWN, Cursor, Record, document_of, field_value, fill, get_message, held_value, is_peer,
+    DROPS_UNKNOWN, HAS_UNKNOWN, Cursor, Record, document_of, field_value, fill, held_value, is_peer,
     is_unknown, next_record, start_cursor,
 )
 

@@ -28,8 +28,9 @@ from onnxwire.engine.repeated cimport (
     ENDED, Slice, adjust_slice, changed_error, index_in, point_at, refresh, unpack_slice, update_count,
 )
 from onnxwire.engine.table cimport BYTES, FREE_LIST_CAPACITY, MESSAGE, Field, Slot
+from onnxwire.engine.getters cimport held_message
 from onnxwire.engine.view cimport (
-    KEEPS_IDENTITY, Record, View, bytes_at, document_of, fill, find_overlay, held_message, make_view, new_view,
+    KEEPS_IDENTITY, Record, View, bytes_at, document_of, fill, find_overlay, make_view, new_view,
     next_usable, overlay_view, set_document, start_records, text_at, use_copies,
 )
 

@@ -11,6 +11,7 @@ from onnxwire.engine.header_copies cimport HIGHEST, HeaderCopies, copied_bytes
 from onnxwire.engine.overlay cimport Overlay
 from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, fetched_bytes, fetched_text
 from onnxwire.engine.table cimport Field, Slot, Table
+from onnxwire.engine.view_registry cimport ViewKey
 from onnxwire.engine.texts cimport MAX_CACHED_TEXT_BYTES, MIN_CACHED_TEXT_BYTES, new_text
 
 cdef enum:
@@ -53,6 +54,7 @@ cdef object make_view(Table* table, PyObject* document, const uint8_t* start, co
 cdef object overlay_view(Table* table, Document document, Overlay overlay)
 cdef void use_overlay(View self, Overlay overlay) noexcept
 cdef void set_document(View self, PyObject* document) noexcept
+cdef ViewKey overlay_key(const Table* table, const void* document, Overlay overlay) noexcept
 cdef uint64_t state_of(View self, const Field* field) noexcept
 cdef void dealloc_view(PyObject* o) noexcept
 cdef int refresh(View self) except -1
@@ -65,12 +67,9 @@ cdef int next_record(Cursor* cursor, uint32_t number, Record* record) noexcept n
 cdef bint is_unknown(const Field* field, const Record* record) noexcept nogil
 cdef bint is_peer(const Field* field, const Field* other) noexcept nogil
 cdef Spans collect_parts(Cursor* cursor, const Table* table, const Field* field)
-cdef object get_message(View self, void* closure)
-cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, held)
 cdef object field_value(View self, Field* field)
 cdef Field* named_field(View self, name) except? NULL
 cdef Table* table_of(cls) except NULL
-cdef void* singular_getter(int field_type) noexcept
 
 
 cdef inline Field* same_named_field(View self, name) noexcept:
