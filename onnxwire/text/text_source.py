@@ -31,7 +31,11 @@ def new_message(cls: type[MessageT]) -> MessageT:
 
 
 def pieces_of(text: Text) -> tuple[str, Iterator[str]]:
-    """Return a text's name for error messages, and an iterator of its pieces, which raises UnicodeDecodeError."""
+    """Return a text's name for error messages, and an iterator of its pieces.
+
+    The iterator raises UnicodeDecodeError, SourceError if a file object can't be read, and TypeError if its `read`
+    returns another type. Raises TypeError for an object that is no text.
+    """
     source = f"<{type(text).__name__}>"
     if isinstance(text, str):
         return source, _slices(text)

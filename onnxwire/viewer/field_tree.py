@@ -51,9 +51,10 @@ class FieldQueries:
         Returns path, type (of the message, or of each element), is_list (whether the rows are elements), total, rows,
         absent and is_edited. A row: name, number, type, label ("repeated", "oneof NAME", or ""), path, kind
         ("message", "list", "value" or "unknown"), text, count (of elements), offset (of the value) and length. offset
-        and length are None for a list, for an element that is a number, for a value that is not in the file, and if
-        there are too many records or elements to scan. absent: name, type and label of the absent fields. is_edited:
-        whether the message, or the message that contains the elements, has no span in the file; see `_span`.
+        and length are None for a list, for an element that is a number, for a value that is not in the file, if there
+        are too many records or elements to scan, and with is_edited, except for unedited messages. absent: name, type
+        and label of the absent fields. is_edited: whether the message, or the message that contains the elements, has
+        no span in the file; see `_span`.
         Raises PathError if there is no message or repeated field at the path.
         """
         target = resolve(self.message, path)

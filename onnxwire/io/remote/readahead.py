@@ -25,7 +25,7 @@ _MAX_GUESSED_BYTES = 1 << 19
 
 _TRIP_BYTES = 3_000_000  # bytes that could be read in the time of one trip
 _DENSE_BYTES = 1 << 17  # distance of values up to which reading on is as fast as a correctly predicted request
-_MIN_TRIPS = 4  # trips before the first window of a file longer than a window; they reveal the sizes of values
+_MIN_TRIPS = 4  # trips before a window if more than _LAST_WINDOW_BYTES are left; they reveal the sizes of values
 _FIRST_WINDOW_BYTES, _LAST_WINDOW_BYTES = 1 << 23, 1 << 26  # sizes of the first window and of the largest window
 _MAX_WINDOWS_BYTES = 1 << 28  # maximum size of all windows, which stay in memory
 
@@ -76,8 +76,9 @@ class Readahead:
     def window(self, start: int, limit: int) -> int:
         """Return how many bytes to read from an offset on without gaps, if that is faster; 0 to predict.
 
-        A window is followed by a larger one if reading it took less time than a trip for each value in it, and, in a
-        long file, if the sizes of the values do not repeat.
+        A window is followed by another, up to twice as large, if reading it took less time than a trip for each value
+        in it, and, in a long file, if the sizes of the values do not repeat. Returns 0, too, if all windows together
+        would exceed _MAX_WINDOWS_BYTES.
         """
         n_values = len(self._sizes)
         n_left = limit - start
