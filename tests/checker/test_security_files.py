@@ -61,6 +61,17 @@ def test_bytes_that_no_tensor_uses_are_reported_unless_they_are_alignment(tmp_pa
     assert len(_problem_paths(path, "security-file-gap")) == count
 
 
+def test_bytes_of_overlapping_tensors_count_once_as_used(tmp_path):
+    path = tmp_path / "m.onnx"
+    size = 1 << 20
+    (tmp_path / "w.bin").write_bytes(bytes(size))
+    _write_model(path, ("w.bin", 0, 100), ("w.bin", 50, size - 50))
+    assert _problem_paths(path, "security-file-gap") == []
+    _write_model(path, ("w.bin", 0, 100), ("w.bin", 10, 20), ("w.bin", 50, 100))
+    (problem,) = onnxwire.check(path, untrusted=True, select="security-file-gap")
+    assert f"{size - 150:,} of the {size:,} bytes" in problem.message
+
+
 def test_many_overlapping_ranges_are_each_reported_once(tmp_path):
     # Comparing all pairs of 20,000 ranges would take minutes.
     path = tmp_path / "m.onnx"
