@@ -291,7 +291,7 @@ class ModelMap:
     def _make_edges(
         self, groups: list[Group], boxes: list[dict[str, Any]], is_graph: bool, route: Array | None
     ) -> tuple[list[dict[str, Any]], int]:
-        """Return the edges between boxes and to the outside, and the number of omitted edges beyond _MAX_EDGES.
+        """Return the edges between boxes, from and to the outside, and the number of omitted edges beyond _MAX_EDGES.
 
         is_graph: whether the groups are the contents of a whole graph or function. route: as for `contents`.
         Boxes for the inputs and outputs of a graph, and for the outside, are appended to `boxes`.

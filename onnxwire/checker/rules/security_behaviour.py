@@ -28,6 +28,7 @@ def random(facts: Facts) -> Iterator[Finding]:
     """Yield nodes with random outputs."""
     nodes = facts.NodeProto
     is_random = facts.are_among(nodes.op_type, _RANDOM)
+    # Dropout has a random output in training mode.
     is_random[list(facts.derive(ShapeBounds).faults.get(TRAINING, ()))] = True
     yield nodes.at(
         is_random, "the output of {op_type!r} differs in each run, so a test does not show the results of later runs"

@@ -3,7 +3,7 @@
 A walk that skips long values costs round trips, not bytes: at 30 ms a trip and 100 MB/s, a trip takes as long as 3 MB.
 Therefore the next offsets are predicted from the values found so far, and fetched with the current request. The layers
 of a model contain the same tensors, so once the last few sizes have occurred before, the sizes that followed them will
-probably follow again. Until several predictions were right, known sizes are also tried in all orders. A wrong
+probably follow again. Unless the last predictions were right, known sizes are also tried in any order. A wrong
 prediction costs only its bytes.
 
 If predictions fail, and the walk advances by fewer bytes per trip than could be read in that time, the file is read in
@@ -53,7 +53,7 @@ class Readahead:
         self._start = 0  # the end of the second-last value at the first prediction since a window
         self._trips = 0  # number of predictions since then
         self._failures = 0  # number of these predictions that were not completely right
-        self._window = 0  # number of bytes to read without gaps, because predictions fail; 0 to predict
+        self._window = 0  # number of bytes that are read without gaps instead of predicted ranges; 0 to predict
         self._values_before_window = 0  # the number of values before the last window
         self._windows_bytes = 0  # total size of all windows
 
