@@ -169,10 +169,10 @@ class FieldQueries:
     def _scan_offsets(
         self, message: Message, span: tuple[int, int] | None
     ) -> tuple[dict[int, tuple[int, int]], list[tuple[int, int, int]]]:
-        """Return the offset and length of each field's last value, and number, offset and length of other records.
+        """Return the offset and length of each field's last value, and of each record of no known field.
 
-        The first result is a dict by field number. Both results are empty without a span, and for a message with too
-        many records to scan.
+        The first result is a dict by field number, the second a list of (number, offset, length). Both are empty
+        without a span, and for a message with too many records to scan.
         """
         offsets: dict[int, tuple[int, int]] = {}
         unknown_records: list[tuple[int, int, int]] = []
