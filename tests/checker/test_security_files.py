@@ -25,6 +25,12 @@ def test_a_location_that_programs_interpret_differently_has_a_fault(location):
     assert location_fault(location)
 
 
+def test_the_fault_of_a_path_to_an_outer_folder_is_not_one_of_windows():
+    assert "lead out of the model's folder" in location_fault("../w.bin")
+    assert location_fault("./w.bin") == ""
+    assert "ends with a dot" in location_fault("folder./w.bin")
+
+
 @each("location", ORDINARY_LOCATIONS)
 def test_an_ordinary_location_has_no_fault(location):
     assert location_fault(location) == ""

@@ -71,6 +71,8 @@ def location_fault(location: str) -> str:
         > _MAX_COMPONENT_BYTES
     ):
         return f"a part is longer than the {_MAX_COMPONENT_BYTES} bytes of a file name, so it may be truncated"
+    if ".." in location.split("/"):
+        return "it contains .., which may lead out of the model's folder"
     return windows_fault_of(location) if location[1:2] != ":" else ""
 
 
