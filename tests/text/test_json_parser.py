@@ -406,6 +406,7 @@ def test_ignored_values_must_be_valid_json(value, read_in_pieces):
 # --- errors
 
 FAULTS = {
+    '{"": 1}': "line 1, column 2: ModelProto has no field ''",
     '{"graph": {\n  "node": [{}, {\n    "nmae": "x" }] } }': (
         "graph.node[1]: line 3, column 5: NodeProto has no field 'nmae'; did you mean 'name'?"
     ),
