@@ -347,7 +347,7 @@ def check_reading(ours, official, data):
 
 
 def check_walk(ours, official, data):
-    """Assert that lazy reading raises only DecodeError, and none for bytes that the official class accepts."""
+    """Assert that lazy reading raises only DecodeError, or has the official results if the official class accepts."""
     try:
         errors = walk_all_fields(ours.FromString(data))
     except onnxwire.DecodeError as error:
