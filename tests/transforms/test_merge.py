@@ -311,7 +311,7 @@ def test_equal_changes_of_an_operator_set_and_its_nodes_are_no_conflict():
 
 
 def model_with_function(*calls):
-    """Return a model with a function Plus and calls of it. calls: their names, which are also those of their outputs."""
+    """Return a model with a function Plus and calls of it. calls: the names of the calls and of their outputs."""
     plus = helper.make_function(
         "local", "Plus", ["a", "b"], ["c"], [helper.make_node("Add", ["a", "b"], ["c"])], [helper.make_opsetid("", 20)]
     )
