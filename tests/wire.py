@@ -347,8 +347,8 @@ def check_reading(ours, official, data):
 
 
 def check_walk(ours, official, data):
-    """Assert that lazy reading raises only DecodeError, and that it raises none and returns the official values for bytes
-    that the official class accepts."""
+    """Assert that lazy reading raises only DecodeError, and none for bytes that the official class accepts, whose values
+    must then be equal."""
     try:
         errors = walk_all_fields(ours.FromString(data))
     except onnxwire.DecodeError as error:
