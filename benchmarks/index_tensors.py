@@ -17,7 +17,7 @@ def ours() -> Callable[[], object]:
 
 
 def tensors_of(graph: Any) -> Iterator[Any]:
-    """Yield the tensors of an official graph and its subgraphs, except sparse tensors, which the inputs do not have."""
+    """Yield the tensors of an official graph and its subgraphs, except sparse tensors, which the file does not have."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:

@@ -57,14 +57,14 @@ def parse_and_edit_model(package: Any, path: Path) -> Any:
     return model
 
 
-def for_each_node(change: Callable[[Any], object]) -> Callable[[Any], None]:
-    """Return a function that changes every node of a model."""
+def for_each_node(operation: Callable[[Any], object]) -> Callable[[Any], None]:
+    """Return a function that calls an operation with every node of a model."""
 
-    def change_all(model: Any) -> None:
+    def call_with_all(model: Any) -> None:
         for node in model.graph.node:
-            change(node)
+            operation(node)
 
-    return change_all
+    return call_with_all
 
 
 def repeat(count: int, change: Callable[[Any], object]) -> Callable[[Any], None]:

@@ -18,7 +18,7 @@ def path_of(distribution: str) -> Path:
 
 
 def make_numbers(distribution: str) -> Any:
-    """Return an int64 array of a distribution: "small", "negative", "even" or "mixed"."""
+    """Return an int64 array of a distribution: "small", "negative", "uniform_lengths" or "mixed"."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -26,7 +26,7 @@ def make_numbers(distribution: str) -> Any:
         return rng.integers(0, 128, N_NUMBERS)
     if distribution == "negative":
         return rng.integers(-1000, 0, N_NUMBERS)
-    if distribution == "even":  # uniform bit lengths, so that the varints have 1 to 9 bytes without a pattern
+    if distribution == "uniform_lengths":  # of bits, so that the varints have 1 to 9 bytes without a pattern
         return rng.integers(0, 2**63, N_NUMBERS) >> rng.integers(0, 63, N_NUMBERS)
     # Token ids follow Zipf's law, and indices are uniform. The other numbers are -100 (no label), negative offsets and
     # hashes.
@@ -82,8 +82,8 @@ def official_without_to_array(distribution: str) -> Callable[[], Any]:
 
 
 def sum_of(side: Callable[[str], Callable[[], Any]]) -> Callable[[], object]:
-    """Return an operation that sums the numbers of the distribution "even", so that each number is read."""
-    operation = side("even")
+    """Return an operation that sums the numbers of the distribution "uniform_lengths", so that each number is read."""
+    operation = side("uniform_lengths")
     return lambda: int(operation().sum())
 
 
@@ -113,7 +113,7 @@ ROWS = [
     make_row("the same, all values negative (10 bytes), np.asarray", "negative", official_without_to_array),
     Row(
         "sum of 10 million packed int64 of 1 to 9 bytes, bit lengths uniformly distributed",
-        prepare=lambda: prepare("even"),
+        prepare=lambda: prepare("uniform_lengths"),
         ours=lambda: sum_of(ours),
         official=lambda: sum_of(official_without_to_array),
         fingerprint=lambda result: result,

@@ -159,7 +159,7 @@ def open_map(driver: Any, path: Path) -> Iterator[int]:
                 f"first picture: {first_picture_ms / 1000:.2f} s, "
                 f"{status_now[0] - cpu_seconds:.2f} s of the server's processor time"
             )
-            print(f"memory of the server: {status_now[1] - megabytes:.0f} MB more than before")
+            print(f"memory of the server: {status_now[1] - megabytes:.0f} MB more than before the page was opened")
             yield server.pid
         finally:
             server.terminate()
@@ -202,12 +202,12 @@ def measure_steps(driver: Any, pid: int) -> None:
     report("a block opens", opening_steps)
     report("the next block", moving_steps)
     report("a block closes", closing_steps)
-    groups = []
+    group_steps = []
     for block in range(50, 55):
         show_on_map(f"graph/0*{block}/0")
-        groups.append(press("Enter"))
+        group_steps.append(press("Enter"))
         time.sleep(0.3)
-    report("a group of 200 nodes opens", groups)
+    report("a group of 200 nodes opens", group_steps)
     # Open groups with about 2,000 boxes for the measurement of panning.
     for layer in range(1, 10):
         show_on_map(f"graph.node[{layer * NODES_PER_LAYER}]", 0.5)

@@ -1,4 +1,4 @@
-"""Read all weights of a model of 1 GiB as arrays from an external file. One value per page is used."""
+"""Make arrays of all weights of a model of 1 GiB in an external file, and read one value per memory page."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Read all weights of a model of 1 GiB with inline weights as arrays. One value per page is used."""
+"""Make arrays of all weights of a model of 1 GiB with inline weights, and read one value per memory page."""
 
 from collections.abc import Callable
 

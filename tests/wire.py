@@ -347,7 +347,10 @@ def check_reading(ours, official, data):
 
 
 def check_walk(ours, official, data):
-    """Assert that lazy reading raises only DecodeError, and none for bytes that the official class accepts."""
+    """Assert that lazy reading raises only DecodeError.
+
+    Bytes that the official class accepts must raise no error and have equal values.
+    """
     try:
         errors = walk_all_fields(ours.FromString(data))
     except onnxwire.DecodeError as error:

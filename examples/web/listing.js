@@ -38,7 +38,7 @@ const TYPE_NAMES = [
  * @property {string} type name of the data type, such as "float32"
  * @property {string} dims such as "1×3×224"
  * @property {number} bytes of the elements
- * @property {string} stored "inline", or the path of the file with the elements
+ * @property {string} stored "inline", or the path of the file with the elements; "external" if the path is empty
  * @property {string} problem why the tensor cannot be read, or ""
  *
  * @typedef {object} Listing
@@ -93,7 +93,7 @@ class Lister {
 
   /** Counts a row, and calls `onRows` after each batch of rows. */
   async countRow() {
-    if (++this.nRows > MAX_ROWS) throw new LimitError("The model has more than a million rows.");
+    if (++this.nRows > MAX_ROWS) throw new LimitError("The model has more than a million nodes and tensors.");
     if (this.nRows % BATCH_ROWS === 0) await this.onRows();
   }
 
@@ -183,7 +183,8 @@ class Lister {
       row.bytes = tensor.bytes;
       row.stored = tensor.isExternal ? (await this.text(tensor.location)) || "external" : "inline";
     } catch (error) {
-      // Only the elements of this tensor are damaged. The following records can be read.
+      // Only this tensor can't be read: its dims or external data are invalid, or a value is too long. The following
+      // records can be read.
       if (!(error instanceof RangeError || (error instanceof DamagedError && error.code === TENSOR_CODE))) throw error;
       row.problem = error.message;
     }

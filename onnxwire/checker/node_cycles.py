@@ -1,4 +1,4 @@
-"""Finds cycles of nodes of graphs that depend on each other."""
+"""Finds cycles of nodes that depend on each other, in each graph."""
 
 from __future__ import annotations
 

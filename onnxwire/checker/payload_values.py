@@ -44,7 +44,8 @@ def portions(facts: Facts, field: str, rows: Rows) -> Iterator[Portion]:
     """Yield the bytes of raw_data, or of the numbers of another field, of some tensors, a portion at a time.
 
     Tensors with no bytes or more than MAX_READ_BYTES bytes in the field are omitted, and so are all tensors after
-    MAX_TOTAL_READ_BYTES bytes or, if they are not packed, MAX_READ_RECORDS records.
+    MAX_TOTAL_READ_BYTES bytes. Of the tensors whose numbers are not one packed record, those that are damaged or must
+    be merged are omitted, too, and all after MAX_READ_RECORDS records.
     """
     tensors, sizes = facts.TensorProto, payload_sizes(facts, field)
     rows = rows[(sizes[rows] > 0) & (sizes[rows] <= MAX_READ_BYTES)]

@@ -189,7 +189,8 @@ def choose(
 ) -> list[Rule]:
     """Return the rules that are selected and not ignored, by severity and in the order of the table.
 
-    Raises ValueError for an unknown rule id, and for a rule of security without `untrusted`.
+    Raises ValueError for an unknown rule id, and for a rule of security without `untrusted`; TypeError for a selector
+    that is no string.
     """
     return list(_choose(_as_selectors(select), _as_selectors(ignore), untrusted))
 

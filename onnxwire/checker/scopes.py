@@ -84,7 +84,7 @@ class Scopes:
         self.is_main, self.is_algorithm, self.is_nested = kinds == MAIN, kinds == ALGORITHM, kinds == NESTED
         self.is_nested[-1] = False
         # A nested graph is in the function of the node that contains it, or of the parameter whose default it is. Outer
-        # graphs have lower rows than inner ones, so one pass for each of the few levels of nesting is enough.
+        # graphs are processed before inner ones, in one pass for each of the few levels of nesting.
         self.graph_function = np.full(graphs.n, -1, np.int32)
         if "FunctionProto" in facts.present:
             self.node_function = nodes.parent_under("FunctionProto.node")

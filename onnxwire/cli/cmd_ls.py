@@ -41,8 +41,8 @@ examples:
   onnxwire ls model.onnx --inputs
   onnxwire ls model.onnx --json | jq 'map(.bytes) | add'
 
-A PATTERN with *, ? or [ matches the whole name, any other PATTERN a part of the name. A condition is a key of --json,
-one of = != < <= > >= ~ !~ (~ finds a regular expression), and a value; K, M, G and T are powers of 1024.
+A PATTERN with *, ? or [ matches the whole name, any other PATTERN a part of the name. A condition is a key of --json
+or rank, one of = != < <= > >= ~ !~ (~ finds a regular expression), and a value; K, M, G and T are powers of 1024.
 """
 _BATCH_ROWS = 2_000  # rows that are aligned and written together
 _MAX_NAMES_CHARS = 48  # maximum length of the joined names of a node's inputs or outputs

@@ -81,7 +81,7 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         type=make_number_parser(0, 4096, "bins"),
         default=16,
-        help="bins of the histogram; default: 16",
+        help="number of bins of the histogram; default: 16",
     )
     parser.add_argument("--no-stats", action="store_true", help="print only the type, location and some values")
     add_external_root(parser)

@@ -81,7 +81,7 @@ def add_parser(commands: Any) -> None:
         "--bins",
         metavar="N",
         type=make_number_parser(1, 4096, "bins"),
-        help="bins of the histograms of --json and --plot; default: 64 with --plot, no histograms with --json",
+        help="number of histogram bins for --json and --plot; default: 64 with --plot, no histograms with --json",
     )
     add_selection(parser)
     parser.add_argument(

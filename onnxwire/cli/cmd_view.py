@@ -205,7 +205,7 @@ def _find_class(options: argparse.Namespace) -> type[Message]:
     for name, cls in schema.messages.items():
         classes.setdefault(name.removeprefix(f"{cls.DESCRIPTOR.file.package}."), cls)
     if options.type not in classes:
-        hint = did_you_mean(options.type, classes) or f"; the messages are {', '.join(classes)}"
+        hint = did_you_mean(options.type, classes) or f"; the messages are {', '.join(schema.messages)}"
         options.parser.error(f"there is no message {options.type!r}{hint}")
     return classes[options.type]
 

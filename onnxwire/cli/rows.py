@@ -53,7 +53,7 @@ def report_no_rows(options: argparse.Namespace, noun: str) -> int:
         return 0
     pattern_text = "" if options.pattern is None else f" matches {options.pattern!r}"
     conditions = " and ".join(options.filter)
-    conditions_text = f"{' and' if pattern_text else ' that fulfils'} {conditions}" if conditions else ""
+    conditions_text = f"{' and' if pattern_text else ''} fulfils {conditions}" if conditions else ""
     print(f"onnxwire: {shown_source(options.file)}: no {noun}{pattern_text}{conditions_text}", file=sys.stderr)
     return 1
 

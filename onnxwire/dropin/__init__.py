@@ -8,8 +8,8 @@ __all__ = ["UnknownOnnxWarning", "install", "is_installed", "uninstall"]
 
 
 def __getattr__(name: str) -> object:
-    # The import is lazy, because `python -m onnxwire.dropin` imports this package with the working directory in
-    # sys.path.
+    # The import is lazy, because `python -m onnxwire.dropin` imports this package while the working directory is first
+    # in sys.path, and files in it could replace the modules that `switch` imports.
     if name in __all__:
         from onnxwire.dropin import switch
 

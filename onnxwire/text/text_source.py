@@ -31,7 +31,11 @@ def new_message(cls: type[MessageT]) -> MessageT:
 
 
 def pieces_of(text: Text) -> tuple[str, Iterator[str]]:
-    """Return a text's name for error messages, and an iterator of its pieces, which raises UnicodeDecodeError."""
+    """Return a text's name for error messages, and an iterator of its pieces.
+
+    The iterator raises UnicodeDecodeError, SourceError if a file object can't be read, and TypeError if its `read`
+    returns another type. Raises TypeError for an object that is no text.
+    """
     source = f"<{type(text).__name__}>"
     if isinstance(text, str):
         return source, _slices(text)
@@ -81,7 +85,7 @@ def _slices(text: Any) -> Iterator[Any]:
 
 
 def quote_token(token: str) -> str:
-    """Quote a token for an error message."""
+    """Quote a token for an error message; an empty token is the end of the text."""
     if not token:
         return "the end of the text"
     return repr(token if len(token) <= 40 else token[:37] + "...")
@@ -89,4 +93,5 @@ def quote_token(token: str) -> str:
 
 def unknown_field_reason(descriptor: Any, name: str, names: Any) -> str:
     """Return the error text for an unknown field. names: the names of the known fields."""
-    return f"{descriptor.name} has no field {quote_token(name)}{did_you_mean(name, names)}"
+    quoted_name = quote_token(name) if name else "''"  # JSON may have an empty key
+    return f"{descriptor.name} has no field {quoted_name}{did_you_mean(name, names)}"

@@ -1,1 +1,1 @@
-"""Edits of models: assign, rename, remove, bypass, extract, merge."""
+"""Edits of models: assign, remove, rename, bypass, extract, merge changes, set dimensions."""

@@ -30,7 +30,7 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
         the first output is used, and the node lacks the input, or the input is also the first output,
         the first output is an output of the graph, and the input is another output of the graph or not produced by a
             node of the graph,
-        or a subgraph that uses the first output defines another value with the name of the input.
+        or the first output is used, and a subgraph of the graph defines another value with the name of the input.
     After an error, the model is unchanged.
     """
     target = resolve(model, path)
@@ -90,8 +90,8 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
 def bypass_all(model: ModelProto, paths: Iterable[str]) -> list[str]:
     """Bypass several nodes by their first inputs; return their paths, in the order of `paths`, without duplicates.
 
-    All paths are resolved first, so that indexes do not shift. Raises the errors of `bypass`; those of the nodes that
-    follow the faulty node in the model are then already removed.
+    All paths are resolved first, so that indexes do not shift. Raises the errors of `bypass`; other nodes may then
+    already be removed.
     """
     node_paths = list(dict.fromkeys(resolve(model, path).path for path in paths))
     # Later nodes, and those in subgraphs of nodes, come first.

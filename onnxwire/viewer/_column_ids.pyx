@@ -93,7 +93,7 @@ cdef class Ids:
 
         salts: an integer for each row; rows get the same id only if their salts are equal too. max_bytes: if not 0,
         compare only the first `max_bytes` bytes of each string, without the last part of the name: the text after the
-        last /; without a slash, after the last ::; without both, after the last dot.
+        last /; without a slash, after the last ::; without both, after the last dot. Ignored for lists of strings.
         Returns the id of each row as bytes of int32, -1 for a null, and a list with the first row of each new id.
         """
         cdef const Column* column = &columns.block.columns[<Py_ssize_t>columns.names.index(name)]

@@ -51,9 +51,10 @@ class FieldQueries:
         Returns path, type (of the message, or of each element), is_list (whether the rows are elements), total, rows,
         absent and is_edited. A row: name, number, type, label ("repeated", "oneof NAME", or ""), path, kind
         ("message", "list", "value" or "unknown"), text, count (of elements), offset (of the value) and length. offset
-        and length are None for a list, for an element that is a number, for a value that is not in the file, and if
-        there are too many records or elements to scan. absent: name, type and label of the absent fields. is_edited:
-        whether the message, or the message that contains the elements, has no span in the file; see `_span`.
+        and length are None for a list, for an element that is a number, for a value that is not in the file, if there
+        are too many records or elements to scan, and with is_edited, except for unedited messages. absent: name, type
+        and label of the absent fields. is_edited: whether the message, or the message that contains the elements, has
+        no span in the file; see `_span`.
         Raises PathError if there is no message or repeated field at the path.
         """
         target = resolve(self.message, path)
@@ -168,10 +169,10 @@ class FieldQueries:
     def _scan_offsets(
         self, message: Message, span: tuple[int, int] | None
     ) -> tuple[dict[int, tuple[int, int]], list[tuple[int, int, int]]]:
-        """Return the offset and length of each field's last value, and number, offset and length of other records.
+        """Return the offset and length of each field's last value, and of each record of no known field.
 
-        The first result is a dict by field number. Both results are empty without a span, and for a message with too
-        many records to scan.
+        The first result is a dict by field number, the second a list of (number, offset, length). Both are empty
+        without a span, and for a message with too many records to scan.
         """
         offsets: dict[int, tuple[int, int]] = {}
         unknown_records: list[tuple[int, int, int]] = []

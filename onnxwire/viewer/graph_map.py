@@ -52,7 +52,10 @@ class ModelMap:
         self._marks: Array | None = None  # per row: an index of MARKS, or -1
 
     def mark(self, paths: dict[str, str]) -> None:
-        """Mark nodes in all boxes that contain them; further calls have no effect. paths: a mark by path of a node."""
+        """Mark nodes in the boxes that contain them; further calls have no effect. paths: a mark by path of a node.
+
+        The box of a node does not show the marks of the nodes in its attributes.
+        """
         if self._marks is None:
             self._marks = np.full(self.columns.count, -1, np.int8)
             for path, kind in paths.items():
@@ -76,7 +79,8 @@ class ModelMap:
             path (of a node or graph). type (of an input or output).
             op_type, short, lines, opens (of a node): its operator; the part of its name that differs from the group's
                 name; its weights and attributes; whether it has contents.
-            marks: the numbers of marked nodes by mark, if models are compared. lit: whether the route passes the box.
+            marks: the numbers of its marked nodes by mark, without those in attributes, if models are compared.
+            lit: whether the route passes the box.
             takes, gives: the numbers of values from and to the outside of the group, if their edges are omitted.
             width, height, x, y (of its center), in pixels. row.
         The last boxes may be of kind entry and exit: the ends of edges from and to the outside.
@@ -287,7 +291,7 @@ class ModelMap:
     def _make_edges(
         self, groups: list[Group], boxes: list[dict[str, Any]], is_graph: bool, route: Array | None
     ) -> tuple[list[dict[str, Any]], int]:
-        """Return the edges between boxes and to the outside, and the number of omitted edges beyond _MAX_EDGES.
+        """Return the edges between boxes, from and to the outside, and the number of omitted edges beyond _MAX_EDGES.
 
         is_graph: whether the groups are the contents of a whole graph or function. route: as for `contents`.
         Boxes for the inputs and outputs of a graph, and for the outside, are appended to `boxes`.

@@ -175,7 +175,11 @@ class Queries(TensorQueries):
         return paths, other_numbers
 
     def _tensor_in_node(self, path: str) -> tuple[TensorProto, str]:
-        """Return a tensor and its name; for an unnamed tensor, the output of its Constant node, or else its path."""
+        """Return a tensor and its name.
+
+        The name of an unnamed tensor is the first output of the node that has it in the field `t` of an attribute, such
+        as Constant, or else its path.
+        """
         tensor: TensorProto = resolve(self.model, path).value
         owner, _, attribute = path.rpartition(".attribute[")
         if tensor.name or not owner or not attribute.endswith("].t"):

@@ -25,6 +25,12 @@ def test_a_location_that_programs_interpret_differently_has_a_fault(location):
     assert location_fault(location)
 
 
+def test_the_fault_of_a_path_to_an_outer_folder_is_not_one_of_windows():
+    assert "lead out of the model's folder" in location_fault("../w.bin")
+    assert location_fault("./w.bin") == ""
+    assert "ends with a dot" in location_fault("folder./w.bin")
+
+
 @each("location", ORDINARY_LOCATIONS)
 def test_an_ordinary_location_has_no_fault(location):
     assert location_fault(location) == ""
@@ -59,6 +65,17 @@ def test_bytes_that_no_tensor_uses_are_reported_unless_they_are_alignment(tmp_pa
     (tmp_path / "w.bin").write_bytes(bytes(size + 100))
     _write_model(path, ("w.bin", 0, 50), ("w.bin", 50, 50), ("w.bin", 0, 50))
     assert len(_problem_paths(path, "security-file-gap")) == count
+
+
+def test_bytes_of_overlapping_tensors_count_once_as_used(tmp_path):
+    path = tmp_path / "m.onnx"
+    size = 1 << 20
+    (tmp_path / "w.bin").write_bytes(bytes(size))
+    _write_model(path, ("w.bin", 0, 100), ("w.bin", 50, size - 50))
+    assert _problem_paths(path, "security-file-gap") == []
+    _write_model(path, ("w.bin", 0, 100), ("w.bin", 10, 20), ("w.bin", 50, 100))
+    (problem,) = onnxwire.check(path, untrusted=True, select="security-file-gap")
+    assert f"{size - 150:,} of the {size:,} bytes" in problem.message
 
 
 def test_many_overlapping_ranges_are_each_reported_once(tmp_path):

@@ -93,7 +93,7 @@ def test_a_pattern_may_come_after_an_option(capsys) -> None:
 def test_the_status_is_1_if_no_row_matches(arguments, capsys) -> None:
     status, out, err = run(capsys, DIGITS, *arguments)
     noun = "node" if "--nodes" in arguments else "tensor"
-    reason = f" matches {arguments[-1]!r}" if "nope" in arguments else " that fulfils bytes>1G"
+    reason = f" matches {arguments[-1]!r}" if "nope" in arguments else " fulfils bytes>1G"
     assert (status, out, err) == (1, "", f"onnxwire: {DIGITS}: no {noun}{reason}\n")
 
 

@@ -83,7 +83,7 @@ def test_nans_are_counted_and_strings_have_no_statistics(odd_model_path, capsys)
 def test_tensors_with_nan_are_found_or_the_status_is_1(odd_model_path, capsys) -> None:
     assert [row["name"] for row in json.loads(run(capsys, odd_model_path, "--filter", "nan>0", "--json"))] == ["bad"]
     assert main(["stats", str(DIGITS), "--filter", "nan>0"]) == 1
-    assert capsys.readouterr() == ("", f"onnxwire: {DIGITS}: no tensor that fulfils nan>0\n")
+    assert capsys.readouterr() == ("", f"onnxwire: {DIGITS}: no tensor fulfils nan>0\n")
 
 
 def test_tensors_are_chosen_and_sorted(capsys) -> None:

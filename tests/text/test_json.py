@@ -28,7 +28,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def check(pair_of_classes, data):
-    """Assert that an encoded message is printed as by the official runtime."""
+    """Assert that an encoded message is printed as by the official runtime, and that invalid UTF-8 is an error."""
     our_class, official_class = pair_of_classes
     official_message = official_class.FromString(data)
     if has_invalid_utf8(official_message):

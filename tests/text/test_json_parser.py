@@ -163,7 +163,7 @@ def json_name_of(name):
 
 
 def texts_of_field(values, field):
-    """Return texts of one field: each value without additions and in one form; with --long in every form."""
+    """Return texts of one field: each value alone and in one of the forms; with --long in every form."""
     forms = ("{}", "{} ", "[{}]", "[{},{}]", "[{}, 1]") if field.is_repeated else ("{}", " {}\n", "{},")
     for index, value in enumerate(values):
         for form in forms if IS_LONG else dict.fromkeys((forms[0], forms[index % len(forms)])):
@@ -406,6 +406,7 @@ def test_ignored_values_must_be_valid_json(value, read_in_pieces):
 # --- errors
 
 FAULTS = {
+    '{"": 1}': "line 1, column 2: ModelProto has no field ''",
     '{"graph": {\n  "node": [{}, {\n    "nmae": "x" }] } }': (
         "graph.node[1]: line 3, column 5: NodeProto has no field 'nmae'; did you mean 'name'?"
     ),

@@ -339,14 +339,14 @@ UNKNOWN_NUMBER = 1000  # no field of ModelProto has this number
 
 
 def nest_in_spans(depth, data):
-    """Nest bytes in unknown fields of a number of levels, each with another field after the nested one."""
+    """Nest bytes in `depth` unknown fields with a length, each of which has another field after the nested one."""
     for _ in range(depth):
         data = wire.span(UNKNOWN_NUMBER, data + wire.number(1, 1))
     return data
 
 
 def nest_in_groups(depth, data):
-    """Nest bytes in unknown groups of a number of levels."""
+    """Nest bytes in `depth` unknown groups."""
     for _ in range(depth):
         data = wire.group(UNKNOWN_NUMBER, data)
     return data

@@ -311,15 +311,15 @@ def test_equal_changes_of_an_operator_set_and_its_nodes_are_no_conflict():
 
 
 def model_with_function(*calls):
-    """Return a model with a function Twice and calls of it."""
-    twice = helper.make_function(
-        "local", "Twice", ["a", "b"], ["c"], [helper.make_node("Add", ["a", "b"], ["c"])], [helper.make_opsetid("", 20)]
+    """Return a model with a function Plus and calls of it. calls: the names of the calls and of their outputs."""
+    plus = helper.make_function(
+        "local", "Plus", ["a", "b"], ["c"], [helper.make_node("Add", ["a", "b"], ["c"])], [helper.make_opsetid("", 20)]
     )
     model = chain("ab")
-    model.functions.append(twice)
+    model.functions.append(plus)
     model.opset_import.append(helper.make_opsetid("local", 1))
     for name in calls:
-        model.graph.node.append(helper.make_node("Twice", ["v0", "v1"], [name], name=name, domain="local"))
+        model.graph.node.append(helper.make_node("Plus", ["v0", "v1"], [name], name=name, domain="local"))
     return model
 
 
@@ -330,7 +330,7 @@ def test_operator_sets_of_functions_are_merged_separately():
     theirs.graph.node[0].op_type = "Abs"
     assert merge(base, ours, theirs)[1] == []
     theirs.functions[0].node[0].op_type = "Sub"
-    expected = "opset ai.onnx in functions[Twice]: our side changed the version, their side changed or added nodes"
+    expected = "opset ai.onnx in functions[Plus]: our side changed the version, their side changed or added nodes"
     assert merge(base, ours, theirs)[1] == [expected]
 
 
@@ -338,10 +338,10 @@ def test_a_new_call_of_a_function_with_a_changed_interface_is_a_conflict():
     base = model_with_function()
     ours, theirs = copy(base), model_with_function("new")
     ours.functions[0].input[:] = ["b", "a"]
-    expected = "function local.Twice: our side changed the interface, their side changed or added calls"
+    expected = "function local.Plus: our side changed the interface, their side changed or added calls"
     assert merge(base, ours, theirs)[1] == [expected]
     del ours.functions[:]
-    expected = "function local.Twice: our side changed or added calls, their side removed"
+    expected = "function local.Plus: our side changed or added calls, their side removed"
     assert merge(base, theirs, ours)[1] == [expected]
 
 

@@ -144,7 +144,7 @@ def test_the_keyboard_is_sufficient_for_an_edit(page):
     page.wait(lambda: page.focused_element.get_attribute("name") == "value")
     page.press("act", key_code("ENTER"))
     page.wait_for_title("act")
-    # The focus has not moved; keys undo and redo the change and show the difference.
+    # The focus is at the control again. Keys undo and redo the change and show the difference.
     page.wait(lambda: page.focused_element.get_attribute("data-key") == "name graph.node[4]")
     page.press_with("z", "CONTROL")
     page.wait_for_title("node_relu")

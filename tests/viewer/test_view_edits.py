@@ -310,10 +310,10 @@ def test_changes_of_models_are_rejected_for_other_messages(path, tmp_path):
                 make_change(edits, kind, **arguments)
         make_change(edits, "rename_node", path="node[2]", name="other")
         assert edits.message.node[2].name == "other"
-    node = Edits(onnxwire.load(path).graph.node[2], str(path))
-    with contextlib.closing(node.uploads):
-        make_change(node, "rename_node", path="", name="other")
-        assert node.message.name == "other"
+    node_edits = Edits(onnxwire.load(path).graph.node[2], str(path))
+    with contextlib.closing(node_edits.uploads):
+        make_change(node_edits, "rename_node", path="", name="other")
+        assert node_edits.message.name == "other"
 
 
 def test_a_value_that_begins_with_an_at_sign_is_not_a_file(edits, path):

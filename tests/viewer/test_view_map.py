@@ -1,4 +1,4 @@
-"""The map of a model, tested by calls without a server: groups, repetitions, edges, positions of nodes, paths."""
+"""The map of a model, tested by calls without a server: groups, repetitions, edges, positions of nodes, routes."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_locate_returns_the_box_and_the_groups_of_a_node():
         assert queries.map(group)["boxes"][int(number)]["path"] == path
 
 
-def test_a_path_is_highlighted_in_all_groups():
+def test_a_route_is_highlighted_in_all_groups():
     queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=6, width=4).SerializeToString()))
     ends = {"start": "graph.node[0]", "end": "graph.node[25]"}
     assert queries.route(**ends)["nodes"] == 26
@@ -231,7 +231,7 @@ def test_a_path_is_highlighted_in_all_groups():
     assert [edge["lit"] for edge in queries.map("graph", **ends)["edges"]].count(True) == 2
     layer_boxes = queries.map("graph/1*3", **ends)["boxes"]
     assert [box.get("lit") for box in layer_boxes if box["kind"] == "node"] == [True] * 4
-    # The path may also lead against the direction of edges.
+    # The route may also lead against the direction of edges.
     assert queries.route("graph.node[25]", "graph.node[0]")["nodes"] == 26
 
 

@@ -163,7 +163,7 @@ def test_search_selects_the_node_and_opens_its_groups(digits):
     assert digits.box_count() == 6 + 4  # the group has four nodes
 
 
-def test_a_path_between_two_nodes_is_highlighted(digits):
+def test_a_route_between_two_nodes_is_highlighted(digits):
     digits.open_address("map=graph.node[2]")
     digits.wait_for_status("node_conv2d")
     digits.press_on_map("p")
@@ -173,7 +173,7 @@ def test_a_path_between_two_nodes_is_highlighted(digits):
     digits.press_on_map("p")
     digits.element("#map-card", "Route of 11 nodes")
     digits.press_on_map("ESCAPE")
-    digits.wait(lambda: "Path of" not in digits.text("#map-card"))
+    digits.wait(lambda: "Route of" not in digits.text("#map-card"))
 
 
 def test_the_map_is_saved_as_svg_and_png(digits, download_folder):

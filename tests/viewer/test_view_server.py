@@ -213,11 +213,13 @@ def test_an_answer_does_not_wait_for_the_browser_to_confirm_its_head(server, mon
     assert no_delay_options.get(timeout=100)
 
 
-def test_internal_errors_reveal_no_details(server, key, monkeypatch):
+def test_a_missing_argument_is_named(server, key):
     for query in ("node", "raw", "records", "heat_map"):
         status, answer = ask(server, key, query)
         assert (status, answer) == (400, {"error": "the argument path is missing"})
 
+
+def test_internal_errors_reveal_no_details(server, key, monkeypatch):
     def fail(**_):
         raise ValueError("/secret/inside.py")
 

@@ -166,7 +166,7 @@ def sequence_field_matches_elem_type(facts: Facts) -> Iterator[Finding]:
 
 
 def _first_known(parents: Any, values: Any, is_known: Any) -> tuple[Any, Any]:
-    """Return the parents that have children, and for each the value of its first known child, or else first child.
+    """Return the parents that have children, and for each the value of its first known child, or else of its first.
 
     parents, values, is_known: columns of the children; the children of one parent are in their order.
     """

@@ -222,7 +222,10 @@ def _uncovered_nodes(facts: Facts) -> Any:
 
 @rule("function-domain-imported", "FunctionProto", "NodeProto")
 def domain_imported(facts: Facts) -> Iterator[Finding]:
-    """Yield calls of functions whose domain the calling model or function does not import."""
+    """Yield calls of functions whose domain the calling model or function does not import.
+
+    Of the nodes of one domain in a calling function, only the first is tested.
+    """
     nodes, callees = facts.NodeProto, facts.derive(Calls).function
     rows = facts.derive(_uncovered_nodes)
     rows = rows[callees[rows] >= 0]

@@ -87,7 +87,7 @@ def _has_named_output(nodes: Sheet) -> Any:
 
 
 def _has_repeated_name(nodes: Sheet) -> Any:
-    """Return whether another node, in any graph, has the same name as each node."""
+    """Return whether another node, in any graph, has the same name as each node; False without a name."""
     counts = np.bincount(nodes.name)
     counts[EMPTY] = 0
     return counts[nodes.name] > 1
@@ -142,7 +142,10 @@ def are_imported(facts: Facts) -> Any:
 
 
 def _is_of_unimported_domain(facts: Facts) -> Any:
-    """Return whether each node outside of functions has an operator of a domain that the model does not import."""
+    """Return whether each node outside of functions has an operator of a domain that the model does not import.
+
+    Calls of local functions do not count.
+    """
     nodes = facts.NodeProto
     if not facts.derive(are_imported).any():
         return np.zeros(nodes.n, bool)  # a standalone graph, or a model that opset-import-required reports

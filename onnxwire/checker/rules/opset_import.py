@@ -90,7 +90,7 @@ def _needed_ir(imports: Any) -> Any:
 
 @rule("opset-import-domain-conflict", "OperatorSetIdProto")
 def domain_conflict(facts: Facts) -> Iterator[Finding]:
-    """Yield entries that import a domain again at another version."""
+    """Yield entries of the model that import a domain again at another version."""
     imports = facts.OperatorSetIdProto
     if imports.n < 2:
         return

@@ -28,6 +28,7 @@ def random(facts: Facts) -> Iterator[Finding]:
     """Yield nodes with random outputs."""
     nodes = facts.NodeProto
     is_random = facts.are_among(nodes.op_type, _RANDOM)
+    # Dropout has a random output in training mode.
     is_random[list(facts.derive(ShapeBounds).faults.get(TRAINING, ()))] = True
     yield nodes.at(
         is_random, "the output of {op_type!r} differs in each run, so a test does not show the results of later runs"
@@ -64,7 +65,7 @@ def tree_equality(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-behaviour-number", "TensorProto")
 def unusual_numbers(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of floats with NaN, or with subnormal numbers only, among the first elements of raw_data."""
+    """Yield tensors of 16- or 32-bit floats whose first elements in raw_data have a NaN, or are all subnormal."""
     tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
     spans = tensors.span("raw_data")
     kinds: dict[int, str] = {}

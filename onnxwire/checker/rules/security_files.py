@@ -71,6 +71,8 @@ def location_fault(location: str) -> str:
         > _MAX_COMPONENT_BYTES
     ):
         return f"a part is longer than the {_MAX_COMPONENT_BYTES} bytes of a file name, so it may be truncated"
+    if ".." in location.split("/"):
+        return "it contains .., which may lead out of the model's folder"
     return windows_fault_of(location) if location[1:2] != ":" else ""
 
 
@@ -105,10 +107,10 @@ class Extents:
     """The ranges of external tensors, sorted by file, offset and end, by `facts.derive(Extents)`.
 
     rows: rows of TensorProto. files: the number of each file, an index of `names`. names: the normalized locations.
-    start, end: the range in the file, in bytes. is_overflow: whether the end is above 2**63 - 1. is_same: whether the
-    preceding tensor has exactly the same range. overlaps: whether an earlier tensor of the file ends after `start`, and
-    the range is not that of the preceding tensor. entries, locations: the rows of the location entries, and the ids of
-    their values.
+    start, end: the range in the file, in bytes. new_bytes: the number of bytes of the range that no earlier range of
+    the file contains. is_overflow: whether the end is above 2**63 - 1. is_same: whether the preceding tensor has
+    exactly the same range. overlaps: whether an earlier tensor of the file ends after `start`, and the range is not
+    that of the preceding tensor. entries, locations: the rows of the location entries, and the ids of their values.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -135,6 +137,7 @@ class Extents:
         n = len(rows)
         self.is_same = np.zeros(n, bool)
         self.overlaps = np.zeros(n, bool)
+        self.new_bytes = self.end - self.start
         if n < 2:
             return
         is_same_file = self.files[1:] == self.files[:-1]
@@ -144,7 +147,9 @@ class Extents:
         ranks[np.argsort(self.end, kind="stable")] = np.arange(n)
         keys = np.maximum.accumulate(self.files * n + ranks)[:-1]
         max_end_before = np.sort(self.end)[keys % n]
-        self.overlaps[1:] = is_same_file & (max_end_before > self.start[1:]) & ~self.is_same[1:]
+        is_overlapped = is_same_file & (max_end_before > self.start[1:])
+        self.overlaps[1:] = is_overlapped & ~self.is_same[1:]
+        self.new_bytes[1:][is_overlapped] = np.maximum(self.end[1:] - max_end_before, 0)[is_overlapped]
 
 
 @rule("security-file-memory-address", "StringStringEntryProto")
@@ -174,8 +179,8 @@ def file_kind(facts: Facts) -> Iterator[Finding]:
     """Yield locations with the name of a program, setting, secret, model or other file that has no weights."""
     yield facts.StringStringEntryProto.at(
         _locations_where(facts, _is_foreign),
-        "the location {value!r} is the name of a program, setting, secret or model rather than of weights; open the "
-        "file yourself before you load the model",
+        "the location {value!r} is the name of a program, setting, secret, model or other file rather than of weights; "
+        "open the file yourself before you load the model",
     )
 
 
@@ -208,7 +213,8 @@ def ambiguous_number(facts: Facts) -> Iterator[Finding]:
     rows = np.concatenate([external.entries("offset"), external.entries("length")])
     yield entries.at(
         np.sort(rows[facts.matching(lambda text: _NUMBER.fullmatch(text) is None, entries.value[rows])]),
-        "the {key} {value!r} is another number to some programs; write it in decimal digits without leading zeros",
+        "the {key} {value!r} is another number to some programs; write it in at most 19 decimal digits "
+        "without leading zeros",
     )
 
 
@@ -225,12 +231,11 @@ def range_overflow(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-overlap", "StringStringEntryProto")
 def overlap(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors whose range partly overlaps that of another tensor."""
+    """Yield tensors whose range overlaps, but does not equal, that of another tensor."""
     extents = facts.derive(Extents)
     yield facts.TensorProto.at(
         np.sort(extents.rows[extents.overlaps]),
-        "the bytes of tensor {name!r} overlap in part with those of another tensor in the same file; give each tensor "
-        "its own bytes",
+        "some bytes of tensor {name!r} also belong to another tensor in the same file; give each tensor its own bytes",
     )
 
 
@@ -273,8 +278,7 @@ def gap(facts: Facts) -> Iterator[Finding]:
     messages: dict[int, str] = {}
     used_bytes = np.zeros(len(extents.names), np.int64)
     n_tensors = np.bincount(extents.files, minlength=len(used_bytes)) if len(extents.files) else used_bytes
-    is_counted = ~extents.is_same & ~extents.overlaps
-    np.add.at(used_bytes, extents.files[is_counted], (extents.end - extents.start)[is_counted])
+    np.add.at(used_bytes, extents.files, extents.new_bytes)
     first_extents = np.unique(extents.files, return_index=True)[1]
     for i in first_extents.tolist():
         size, file = sizes.get(int(extents.locations[i]), 0), int(extents.files[i])
@@ -289,7 +293,7 @@ def gap(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-payload", "StringStringEntryProto")
 def file_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield local files with a program or archive at the beginning of the file or of a tensor, or between tensors."""
+    """Yield local files with a program or archive in gaps, or at the beginning of the file or of a tensor."""
     extents, files = facts.derive(Extents), facts.derive(Files)
     messages: dict[int, str] = {}
     n_reads_left = _MAX_READS
@@ -319,9 +323,10 @@ def file_payload(facts: Facts) -> Iterator[Finding]:
 
 
 def _inspected_ranges(starts: Any, ends: Any, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the offset and size of parts of a file: its beginning, gaps between tensors, and the beginning of tensors.
+    """Yield the offset and size of parts of a file: its beginning, gaps, and the beginning of tensors.
 
-    size: the size of the file.
+    A gap is before, between or after the tensors. At most _MAX_RANGES gaps and as many tensors are included. size: the
+    size of the file.
     """
     yield 0, _HEAD_BYTES
     previous_ends = np.maximum.accumulate(np.append(0, ends))
@@ -335,7 +340,7 @@ def _inspected_ranges(starts: Any, ends: Any, size: int) -> Iterator[tuple[int, 
 def _kind_in_range(descriptor: int, offset: int, size: int) -> tuple[int, str]:
     """Return the offset and the format of a program or archive in a part of a file; (0, "") for none.
 
-    Zeros at the beginning are skipped.
+    The first _GAP_BYTES bytes of the part are read; if all are zeros, as many from the next data of the file on.
     """
     content = os.pread(descriptor, min(size, _GAP_BYTES), offset)
     if size > _GAP_BYTES and not content.strip(b"\0") and hasattr(os, "SEEK_DATA"):

@@ -1,7 +1,8 @@
 """Rules of security: programs and archives inside a model, and weights that nothing reads.
 
-Tensors of at most 256 KiB are read completely, up to a total of 8 MiB. Of other tensors the first bytes are read, those
-after 4 KiB, and the last ones. Of tensors on servers, strings and unknown fields, only the first bytes are read.
+raw_data of at most 256 KiB is read completely, up to a total of 8 MiB. Of longer raw_data, the first bytes are read,
+those from byte 4,096 on, and the last ones. Of raw_data on servers, strings of attributes and unknown fields, only the
+first bytes are read. The rule of low bytes and the rules of texts and lists of numbers have limits of their own.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _MIN_NANS = 4  # minimum number of different NaNs that are reported
 _BATCH_TENSORS = 1024  # tensors whose first bytes are tested together
 # Formats with signatures so short that other bytes may begin with them by chance.
 _SHORT_SIGNATURES = ("a Windows program", "a gzip archive", "compiled Python code")
-_MAX_TYPED_BYTES = 1 << 16  # maximum size of a tensor whose lists of numbers or strings are decoded
-_MIN_TYPED_BYTES = 32  # minimum size of such a tensor
-_MAX_TYPED_TENSORS = 100_000  # maximum number of such tensors
+_MAX_TYPED_BYTES = 1 << 16  # maximum size of a tensor or attribute whose lists are decoded
+_MIN_TYPED_BYTES = 32  # minimum size of such a message, and minimum number of its numbers
+_MAX_TYPED_TENSORS = 100_000  # maximum number of such tensors, and of such attributes
 _LONG_TEXT_BYTES = 1 << 16  # longer texts are reported
 _MAX_CODED_BYTES = 1024  # maximum number of bytes that are decoded
 _MIN_CARRIER_BYTES = 128  # minimum size of a tensor whose low bytes or bits are searched
@@ -84,7 +85,7 @@ _FIRST_DIGITS = re.compile(
 )
 # The first characters of matches of _FIRST_DIGITS, and the minimum length of a match.
 _FIRST_DIGITS_BEGIN, _MIN_FIRST_DIGITS = b"74512fFcCTUHK/", 4
-_MAX_PARTS = 64  # maximum number of successive texts that are joined
+_MAX_PARTS = 64  # maximum number of successive texts that are joined, and of texts of a column at which this starts
 _MAX_ENTRIES = 8192  # maximum number of entries of metadata that are searched; more break security-resource-count
 # Columns of texts among which a program may be divided.
 _TEXT_COLUMNS = (
@@ -103,10 +104,11 @@ _INSIDE = re.compile(
 )
 # A character that a single word does not contain.
 _WORD_END = re.compile(rb"[\s(]|[\x00-\x08\x80-\xff]")
-# A list of at least _MIN_VOCABULARY strings may be a vocabulary, whose tokens have at most _MAX_TOKEN_BYTES bytes.
-_MIN_VOCABULARY, _MAX_TOKEN_BYTES = 64, 24
-# Of all signatures, only MZ, MSCF, hsqs, KDMV and 070701 can begin a word of letters, digits, _ and - that is shorter
-# than a match of _ENCODED. Therefore such a word is searched only if it begins with one of _FIRST_LETTERS.
+# A list of at least _MIN_VOCABULARY strings may be a vocabulary; its strings of less than _MIN_PHRASE_BYTES bytes are
+# then tokens.
+_MIN_VOCABULARY, _MIN_PHRASE_BYTES = 64, 24
+# Of all signatures, only MZ, MSCF, hsqs, KDMV, 070701 and 070702 can begin a word of letters, digits, _ and - that is
+# shorter than a match of _ENCODED. Therefore such a word is searched only if it begins with one of _FIRST_LETTERS.
 _MIN_ENCODED_BYTES, _FIRST_LETTERS = 12, b"MhK0"
 # All bytes except letters, digits, _ and -.
 _NON_WORD = bytes(byte for byte in range(256) if not (chr(byte).isascii() and (chr(byte).isalnum() or byte in b"_-")))
@@ -115,13 +117,13 @@ _ENCODED = re.compile(rb"(?:f0VMR[gQ]|TVqQAA|TVpQAA|UEsDB[AB]|gASV|IyEvYmlu|IyEv
 
 
 def find_program(data: bytes) -> int:
-    """Return the offset of a program or archive within other bytes, -1 if there is none."""
+    """Return the offset of a signature of a program or archive within other bytes, -1 if there is none."""
     match = _INSIDE.search(data)
     return -1 if match is None else match.start()
 
 
 def text_signature(text: bytes) -> str:
-    """Return the kind of program that a text contains, encoded or not; "" for anything else."""
+    """Return the kind of program, archive, document or commands in a text, encoded or not; "" for none."""
     if _SCRIPT.search(text):
         return "commands of a script"
     if _ENCODED.search(text):
@@ -168,7 +170,10 @@ class Prefixes:
 
 
 def _are_unread(facts: Facts) -> Any:
-    """Return whether each TensorProto is an initializer that no node input, graph output or string entry names."""
+    """Return whether each TensorProto is an initializer whose name no node input and no graph output has.
+
+    A name that is the key or value of a StringStringEntryProto counts as read, and so does the empty name.
+    """
     tensors = facts.TensorProto
     is_used = np.zeros(facts.columns.text_count(), bool)
     is_used[EMPTY] = True
@@ -209,7 +214,7 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
             if kind:
                 kinds[row] = kind
     kinds.update(_typed_payloads(facts))
-    yield tensors.at(kinds, "the data of tensor {name!r} is {kind}; do not extract or run it", kind=kinds)
+    yield tensors.at(kinds, "the data of tensor {name!r} contains {kind}; do not extract or run it", kind=kinds)
 
 
 def _kind_of_bytes(data: bytes) -> str:
@@ -225,7 +230,7 @@ def _kind_of_bytes(data: bytes) -> str:
 
 
 def _kind_of_end(tail: bytes) -> str:
-    """Return the format of the last bytes of a tensor, if they end a ZIP archive or a program in reverse order."""
+    """Return the format of the last bytes of a tensor: the end of a ZIP archive, or a format in reverse order."""
     return signature_of(tail[-_ZIP_END_BYTES:]) or _kind_of_reversed_bytes(tail)
 
 
@@ -278,8 +283,8 @@ def _kind_of_floats(prefix: bytes) -> str:
 def _low_byte_payloads(facts: Facts) -> dict[int, str]:
     """Return descriptions of tensors whose low bytes of all elements are a program or archive, by row.
 
-    The bytes of an element are in order from the lowest one, or in reverse order. Beyond the first elements, only the
-    longest signatures are searched.
+    The bytes of an element are in order from the lowest one, or in reverse order. Beyond the first elements, only ELF
+    and Windows programs are searched, and only in _MAX_CARRIER_BYTES bytes of a local document.
     """
     tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
     starts, lengths = (column.tolist() for column in tensors.span("raw_data"))
@@ -299,7 +304,7 @@ def _low_byte_payloads(facts: Facts) -> dict[int, str]:
             content = bytes_at(facts.document, starts[row], starts[row] + lengths[row])
         for n in range(1, size):
             if kind := _kind_of_low_bytes(prefix, size, n) or (content and _program_in_low_bytes(content, size, n)):
-                kinds[row] = f"{kind} in the lowest {count_text(n, 'byte')} of its elements"
+                kinds[row] = f"{kind} in the lowest {'byte' if n == 1 else f'{n} bytes'} of its elements"
                 break
     return kinds
 
@@ -331,7 +336,7 @@ def _program_in_low_bytes(data: bytes, size: int, n: int) -> str:
 
 
 def _typed_payloads(facts: Facts) -> dict[int, str]:
-    """Return the kinds of programs and archives in tensors whose elements are in lists, by row."""
+    """Return the kinds of programs and archives in tensors whose elements are not in raw_data, by row."""
     tensors = facts.TensorProto
     is_skipped = tensors.has("raw_data") | (tensors.length > _MAX_TYPED_BYTES) | (tensors.length < _MIN_TYPED_BYTES)
     kinds = {}
@@ -355,7 +360,7 @@ def _typed_payloads(facts: Facts) -> dict[int, str]:
 def _kind_of_strings(strings: list[bytes]) -> str:
     """Return the kind of program or archive that a list of strings contains; "" for none."""
     # A single word, such as the label `os.system` or the token `<script>`, is not a command.
-    min_bytes = _MAX_TOKEN_BYTES if len(strings) >= _MIN_VOCABULARY else 0
+    min_bytes = _MIN_PHRASE_BYTES if len(strings) >= _MIN_VOCABULARY else 0
     texts = [text for text in strings if len(text) >= min_bytes and _WORD_END.search(text)]
     kind = next(filter(None, map(text_signature, texts)), "") or next(
         filter(None, map(_decoded_signature, strings)), ""
@@ -381,7 +386,7 @@ def _kind_of_byte_values(numbers: Any) -> str:
 
 @rule("security-payload-encoded")
 def encoded(facts: Facts) -> Iterator[Finding]:
-    """Yield values of metadata that are bytes in base64 or hexadecimal digits."""
+    """Yield entries whose values, or their first 64 KiB, are bytes in base64 or hexadecimal digits."""
     if "StringStringEntryProto" in facts.present:
         entries = facts.StringStringEntryProto
         long_rows = true_rows(facts.derive(TextBytes).lengths[entries.value] >= _MIN_CODED_TEXT_BYTES)
@@ -411,7 +416,7 @@ def long_text(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-payload-attribute", "AttributeProto")
 def attribute_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield attributes whose string, or list of strings or integers, is a program or archive."""
+    """Yield attributes whose string, or list of strings or integers, contains a program or archive."""
     attributes, prefixes = facts.AttributeProto, facts.derive(Prefixes)
     starts, lengths = (column.tolist() for column in attributes.span("s"))
     kinds = {}
@@ -432,7 +437,7 @@ def attribute_payload(facts: Facts) -> Iterator[Finding]:
         )
         if kind:
             kinds[row] = kind
-    yield attributes.at(kinds, "the value of attribute {name!r} is {kind}; do not extract or run it", kind=kinds)
+    yield attributes.at(kinds, "the value of attribute {name!r} contains {kind}; do not extract or run it", kind=kinds)
 
 
 @rule("security-payload-text")
@@ -489,7 +494,9 @@ def _divided_metadata(facts: Facts) -> Iterator[Finding]:
         kind = _decoded_signature(joined) if joined != previous else ""  # a hostile file has many equal values
         previous = joined
         if kind:
-            yield entries.at(rows[start : start + 1], f"this and the values after it are {kind}; do not run it")
+            yield entries.at(
+                rows[start : start + 1], f"this value, joined with those after it, is {kind}; do not run it"
+            )
             break
 
 
@@ -552,7 +559,7 @@ def polyglot(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-payload-unknown", "UnknownFields")
 def unknown_payload(facts: Facts) -> Iterator[Finding]:
-    """Yield unknown fields that are a program or archive."""
+    """Yield unknown fields that contain a program or archive."""
     records, prefixes = facts.derive(WireRecords), facts.derive(Prefixes)
     kinds = {}
     for row in true_rows(records.kind == UNKNOWN_CONTENT).tolist():
@@ -566,7 +573,7 @@ def unknown_payload(facts: Facts) -> Iterator[Finding]:
         kind = text_signature(prefixes.read(start + header_bytes, length))
         if kind:
             kinds[row] = kind
-    yield records.at(kinds, "the unknown field {field} is {kind}; do not extract or run it", kind=kinds)
+    yield records.at(kinds, "the unknown field {field} contains {kind}; do not extract or run it", kind=kinds)
 
 
 @rule("security-payload-unused", "TensorProto")

@@ -37,7 +37,7 @@ RULES = {
         ),
         "dim-param-c90-identifier": (
             lambda dim: (dim.facts.traits[dim.dim_param] & IDENTIFIER == 0) & (dim.dim_param != EMPTY),
-            "dim_param {dim_param!r} is not a C90 identifier; use letters, digits and _ only",
+            "dim_param {dim_param!r} is not a C90 identifier; use letters, digits and _, and begin with no digit",
         ),
     },
     ("TensorShapeProto.Dimension", "TensorShapeProto.Dimension.denotation"): {

@@ -1,6 +1,6 @@
-"""Rules of sparse tensors: values, dims, and indices, which are read only if they are few.
+"""Rules of sparse tensors: values, indices and dims.
 
-The values and indices are tensors, so the rules of tensors also check them.
+The values and indices are tensors, so the rules of tensors also check them. Only small ones are read; see `portions`.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ RULES = {
 class Parts:
     """Properties of the parts of each SparseTensorProto, by `facts.derive(Parts)`.
 
-    nnz: the number of values, -1 if their shape is invalid. rank: the rank of the dense tensor. size: the number of
-    elements of the dense tensor, -1 if that is 2**63 or more or a dimension is negative. has_values, has_indices:
-    whether the part exists. values_rank, indices_rank: the rank of the part, -1 if it does not exist. is_linear,
-    is_coordinates: whether the indices have that form and the right shape. first_dims: the index of the first dim in
-    SparseTensorProto.dims. n_index_rows, width: the dims of the indices, -1 for an absent dim.
+    nnz: the number of values, -1 if they are absent or not one-dimensional. rank: the rank of the dense tensor. size:
+    the number of elements of the dense tensor, -1 if that is 2**63 or more or a dimension is negative. has_values,
+    has_indices: whether the part exists. values_rank, indices_rank: the rank of the part, -1 if it does not exist.
+    is_linear, is_coordinates: whether the indices have that form and the right shape. first_dims: the index of the
+    first dim in SparseTensorProto.dims. n_index_rows, width: the dims of the indices, -1 for an absent dim.
     """
 
     def __init__(self, facts: Facts) -> None:

@@ -52,7 +52,7 @@ RULES = {
             {"byte": lambda tensor: tensor.derive(max_and_last_raw_bytes)[0]},
         ),
         "tensor-raw-data-float6-padding": (
-            lambda tensor: tensor.derive(Payloads).has_type(*FLOAT6) & _has_padding(tensor.facts),
+            lambda tensor: tensor.derive(Payloads).has_type(*FLOAT6) & _has_nonzero_padding(tensor.facts),
             "the last byte of raw_data of tensor {name!r} has nonzero bits after the last element; clear them",
         ),
         "tensor-string-utf8": (
@@ -114,7 +114,7 @@ def uint64_data_range(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _has_padding(facts: Facts) -> Any:
+def _has_nonzero_padding(facts: Facts) -> Any:
     """Return whether the last byte of each raw_data has bits set that belong to no element."""
     payloads = facts.derive(Payloads)
     _, last_bytes = facts.derive(max_and_last_raw_bytes)
@@ -133,7 +133,7 @@ def packed_padding_zero(facts: Facts) -> Iterator[Finding]:
     is_last = numbers.is_whole & (numbers.count == payloads.n_entries) & (numbers.last >= 0) & (numbers.last <= 255)
     is_listed = payloads.has("int32_data") & (payloads.last_bits > 0) & is_last
     yield tensors.at(
-        is_packed & (_has_padding(facts) | (is_listed & (numbers.last >> payloads.last_bits > 0))),
+        is_packed & (_has_nonzero_padding(facts) | (is_listed & (numbers.last >> payloads.last_bits > 0))),
         "the last byte of tensor {name!r} of {type_name} has nonzero bits after the last element; clear them",
         type_name=type_names(tensors.data_type),
     )

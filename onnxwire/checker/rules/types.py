@@ -22,7 +22,7 @@ _KEY_TYPES = tuple(
 _UNKNOWN_ELEM_TYPE = (
     f"elem_type {{elem_type}} is not one of 1 to {_DATA_TYPES[-1]}; use a number of TensorProto.DataType"
 )
-# Rules that are also reported for the enclosing type.
+# Rules that are also reported for the outermost type around the type that breaks them.
 _NESTED_RULES = (
     "type-value-case-set", "type-tensor-elem-type", "type-sparse-elem-type", "type-sequence-elem-type-present",
     "type-map-key-type", "type-map-value-type", "type-optional-elem-type-present", "type-opaque-name-present",

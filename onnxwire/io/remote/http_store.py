@@ -114,7 +114,7 @@ class HttpReader:
     async def read(self, start: int, end: int, version: Version | None) -> tuple[bytearray, Version]:
         """Read a range; see `stores.Reader`.
 
-        Repeats the first request if Last-Modified is too recent to identify the version.
+        Repeats the first request after a short wait if Last-Modified is too recent to identify the version.
         """
         response = await self._read(start, end, version)
         if version is None:
@@ -181,7 +181,7 @@ def _check_range(
     known_size: the file's size for a response that does not contain it, or None. is_first: whether no version is known
     yet. The bytes are empty if the range begins at or after the end of the file (416).
     Raises RangeError for a response without a range or size, RequestError for one with another range or length, or for
-    a 416 without a size, or with a size that contains the range.
+    a 416 without a size, or with a size above `start` if no version is known.
     """
     text = response.headers.get("Content-Range", "").strip()
     if response.status == 416:

@@ -1,7 +1,7 @@
 """Find files of Hugging Face repositories in the local cache of the huggingface_hub package, and the user's token.
 
-The paths and environment variables are documented. Importing huggingface_hub to determine them would take longer than
-opening a model.
+The documentation of huggingface_hub describes the paths and environment variables. Importing the package to determine
+them would take longer than opening a model.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A walk that skips long values costs round trips, not bytes: at 30 ms a trip and 100 MB/s, a trip takes as long as 3 MB.
 Therefore the next offsets are predicted from the values found so far, and fetched with the current request. The layers
 of a model contain the same tensors, so once the last few sizes have occurred before, the sizes that followed them will
-probably follow again. Until several predictions were right, known sizes are also tried in all orders. A wrong
+probably follow again. Unless the last predictions were right, known sizes are also tried in any order. A wrong
 prediction costs only its bytes.
 
 If predictions fail, and the walk advances by fewer bytes per trip than could be read in that time, the file is read in
@@ -25,7 +25,7 @@ _MAX_GUESSED_BYTES = 1 << 19
 
 _TRIP_BYTES = 3_000_000  # bytes that could be read in the time of one trip
 _DENSE_BYTES = 1 << 17  # distance of values up to which reading on is as fast as a correctly predicted request
-_MIN_TRIPS = 4  # trips before the first window of a file longer than a window; they reveal the sizes of values
+_MIN_TRIPS = 4  # trips before a window if more than _LAST_WINDOW_BYTES are left; they reveal the sizes of values
 _FIRST_WINDOW_BYTES, _LAST_WINDOW_BYTES = 1 << 23, 1 << 26  # sizes of the first window and of the largest window
 _MAX_WINDOWS_BYTES = 1 << 28  # maximum size of all windows, which stay in memory
 
@@ -53,7 +53,7 @@ class Readahead:
         self._start = 0  # the end of the second-last value at the first prediction since a window
         self._trips = 0  # number of predictions since then
         self._failures = 0  # number of these predictions that were not completely right
-        self._window = 0  # number of bytes to read without gaps, because predictions fail; 0 to predict
+        self._window = 0  # number of bytes that are read without gaps instead of predicted ranges; 0 to predict
         self._values_before_window = 0  # the number of values before the last window
         self._windows_bytes = 0  # total size of all windows
 
@@ -76,8 +76,9 @@ class Readahead:
     def window(self, start: int, limit: int) -> int:
         """Return how many bytes to read from an offset on without gaps, if that is faster; 0 to predict.
 
-        A window is followed by a larger one if reading it took less time than a trip for each value in it, and, in a
-        long file, if the sizes of the values do not repeat.
+        A window is followed by another, up to twice as large, if reading it took less time than a trip for each value
+        in it, and, in a long file, if the sizes of the values do not repeat. Returns 0, too, if all windows together
+        would exceed _MAX_WINDOWS_BYTES.
         """
         n_values = len(self._sizes)
         n_left = limit - start

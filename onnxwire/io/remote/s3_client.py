@@ -1,4 +1,4 @@
-"""Make boto3 clients for S3 operations that obstore lacks: list keys with empty folder names, copy parts of objects."""
+"""Make boto3 clients for operations that obstore lacks: list keys with empty names, as in a//b, and copy parts."""
 
 from __future__ import annotations
 

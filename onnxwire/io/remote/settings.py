@@ -75,7 +75,7 @@ def user_of_netrc(site: Site) -> str:
     """Return `user:password` of the entry for a host in .netrc; "" if there is none.
 
     The file is the one that the environment variable NETRC names, or ~/.netrc. Its `default` entry is not used, because
-    it would apply to every host. Warns if the file can't be read; the warning contains none of its text.
+    it would apply to every host. Warns if the file exists and can't be read; the warning contains none of its text.
     """
     try:
         status = os.stat(os.environ.get("NETRC") or os.path.expanduser("~/.netrc"))

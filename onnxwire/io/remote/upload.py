@@ -88,7 +88,9 @@ def upload(
         if isinstance(error, Error) or not isinstance(error, Exception):
             raise
         failure = source_error(error, origin.address.shown)
-        advice = f"nothing was saved; {n_sent:,} of {total:,} bytes were passed to the upload"
+        advice = f"{n_sent:,} of {total:,} bytes were passed to the upload"
+        if origin.address.site is None:  # a plain HTTP server may have stored a part
+            advice = f"nothing was saved; {advice}"
         raise SaveError.from_os_error(failure, origin.address.shown, advice) from None
     if n_sent != total:
         raise SaveError(errno.EIO, f"{n_sent:,} of {total:,} bytes were sent", origin.address.shown)

@@ -1,6 +1,6 @@
 // Requests to the server, and functions that build elements and format values.
 
-const KEY_HEADER = "X-Onnxwire-Key"; // the header with the key of every request
+const KEY_HEADER = "X-Onnxwire-Key"; // the header of every request that contains the key
 const REVISION_HEADER = "X-Onnxwire-Revision"; // the header of answers with the revision of the model
 const STORAGE_KEY = "onnxwire key"; // where the tab stores the key of the server
 /** In a frame of the page that compares two models: "0" for the first model, "1" for the second; null on any other page. */

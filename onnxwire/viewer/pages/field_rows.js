@@ -18,7 +18,7 @@ export async function showFields(path, details, isCurrent) {
   const body = html("div", { class: "tree", role: "tree", "aria-label": "Fields" });
   const bytes = html("div");
   setChildren(details,
-    html("div", { class: "head" }, html("h1", {}, answer.type), html("span", { class: "sub mono" }, pathLinks(path)), answer.is_edited ? html("span", { class: "note" }, "edited; only unchanged fields have an offset in the file") : ""),
+    html("div", { class: "head" }, html("h1", {}, answer.type), html("span", { class: "sub mono" }, pathLinks(path)), answer.is_edited ? html("span", { class: "note" }, "edited; only unchanged messages in it have an offset in the file") : ""),
     makePathForm(path, answer.rows[0]?.path),
     html("section", { class: "card" }, html("div", { class: "tree-head", "aria-hidden": "true" }, html("span", {}, "field"), html("span", {}, "type"), html("span", {}, "value"), html("span", {}, "offset"), html("span", {}, "bytes")), body),
     bytes,
@@ -95,7 +95,7 @@ function drawRow(tree, row, level) {
   else value.append(html("span", { class: "mono" }, row.text));
   if (row.type === "TensorProto" && row.kind === "message") value.append(" ", link("tensor", row.path, "histogram"));
   if (isOpenable && session.is_editable) {
-    // A list of messages is not edited as text; names of messages, unlike the types of numbers and texts, are capitalized.
+    // A list of messages or enum values is not edited as text; their types, unlike those of numbers and texts, are capitalized.
     if (row.kind === "message" || !/^[A-Z]/.test(row.type)) icons.append(textButton(value, row));
     icons.append(iconButton("cross", `Remove ${row.name}`, (event) => {
       event.stopPropagation();
@@ -159,7 +159,7 @@ const emptyToNull = (text) => (text === "" ? null : text);
 function addElementButton(answer) {
   return addButton("Add an element", {
     title: `Add to ${answer.path}`,
-    fields: [{ name: "value", label: `${answer.type}, or empty for a default element`, hint: /^[A-Z]/.test(answer.type) ? "A message as text format in braces: { name: \"x\" }" : "" }],
+    fields: [{ name: "value", label: `${answer.type}, or empty for a default element`, hint: /^[A-Z]/.test(answer.type) ? "A message in text format, in braces: { name: \"x\" }" : "" }],
     toChange: ({ value }) => ["add", { path: answer.path, value: emptyToNull(value) }],
   });
 }
