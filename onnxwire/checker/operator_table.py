@@ -106,8 +106,7 @@ class _Row(NamedTuple):
 class Operators:
     """The operators of one or several tables.
 
-    versions: the ascending versions of an operator's signatures, by (domain, operator). domains: the domains of all
-    operators.
+    versions: the ascending versions of an operator's signatures, by (domain, operator). domains: the known domains.
     """
 
     def __init__(self) -> None:

@@ -260,7 +260,8 @@ class HttpClient:
         except TimeoutError:
             raise RequestError("the server took too long to answer", is_transient=True) from None
         except socket.gaierror as error:
-            raise RequestError("the host's name is not known", is_transient=error.errno == socket.EAI_AGAIN) from None
+            is_transient = error.errno == socket.EAI_AGAIN
+            raise RequestError("the host's name can't be resolved", is_transient=is_transient) from None
         except ConnectionRefusedError:
             raise RequestError("the connection was refused", is_transient=True) from None
         except (http.client.IncompleteRead, _TruncatedError):
@@ -294,7 +295,10 @@ class HttpClient:
         return answer
 
     def _run(self, job: _Job, request: Request) -> Response:
-        """Send a request and follow redirects. Raises RequestError, RefusedError, OSError and HTTPException."""
+        """Send a request and follow redirects.
+
+        Raises RequestError, RefusedError, _TruncatedError, OSError, HTTPException and ValueError.
+        """
         address, hosts = request.address, request.hosts
         assert address.site is not None
         site, target = address.site, address.target
@@ -452,7 +456,10 @@ class HttpClient:
         return self._connect_directly(job, hosts, site, chain_reach)
 
     def _connect_directly(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
-        """Return a connection to the first allowed address of a server that accepts one. Raises OSError."""
+        """Return a connection to the first allowed address of a server that accepts one.
+
+        Raises OSError and RefusedError.
+        """
         error: OSError = socket.gaierror(socket.EAI_NONAME, "no address")
         n_timeouts = 0
         for address, reach in hosts.allowed_addresses(site, chain_reach):
@@ -614,7 +621,7 @@ def _status_error(status: int, headers: HTTPMessage) -> RequestError:
 
 
 def _seconds_to_wait(text: str) -> float:
-    """Return the seconds until the time in a Retry-After header (RFC 9110, section 10.2.3); 0 if it is invalid."""
+    """Return the wait that a Retry-After header requests (RFC 9110, section 10.2.3), in seconds; 0 if it is invalid."""
     if re.fullmatch(r"[0-9]{1,9}", text.strip()):
         return float(text)
     date = time_of(text)
@@ -684,7 +691,7 @@ def _unit_of(word: str) -> str:
 
 
 def _ipv4_of(host: str) -> str:
-    """Return the IPv4 address of a host that is one in any notation, such as 0x7f.1; "" for a name."""
+    """Return the IPv4 address of a host that is one in any notation, such as 0x7f.1; "" for any other host."""
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
     except (OSError, ValueError):
