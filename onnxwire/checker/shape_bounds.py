@@ -80,10 +80,11 @@ _SIZING_OPERATORS = frozenset(
 class ShapeBounds:
     """The findings about sizes and loops, by `facts.derive(ShapeBounds)`.
 
-    elements: for nodes with an output that is too large, the lower bound of its element count. overflows: the nodes
-    with an output whose nonzero dims have a product of at least 2**63, and a lower bound of the product. texts: for
-    nodes whose strings are too long, the lower bound of their bytes. endless_loops: the nodes of loops whose condition
-    is always true, and whose trip count is absent or above MAX_ITERATIONS, and a text about the number of iterations.
+    elements: for nodes with an output or a buffer that is too large, the lower bound of its element count. overflows:
+    the nodes with an output or a buffer whose nonzero dims have a product of at least 2**63, and a lower bound of the
+    product. texts: for nodes whose strings are too long, the lower bound of their bytes. endless_loops: the nodes of
+    loops whose condition is always true, and whose trip count is absent or above MAX_ITERATIONS, and a text about the
+    number of iterations.
     unbounded_loops: the nodes of other loops with such a trip count, which end only by a condition on data.
     iterations: the number of iterations of other loops that run too often, multiplied by that of enclosing loops.
     hidden_sizes: nodes with a size that is constant but unknown, because operators that are not evaluated compute it,

@@ -49,23 +49,27 @@ _TOKEN = re.compile(r"\\.?|\((?:\?(?:P?<\w+>|<?[=!]|[:>|]|\w+[:)]?))?|\[\^?\]?[^
 
 @rule("security-resource-elements", "NodeProto")
 def elements(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with an output that is too large."""
+    """Yield nodes with an output, or a buffer of their kernel, that is too large."""
     counts = facts.derive(ShapeBounds).elements
     yield facts.NodeProto.at(
         counts,
-        "the output of {op_type!r} has at least {elements:,} elements, more than max_elements ({facts.max_elements:,}) "
-        "permits; do not run the model, or raise --max-elements",
+        "an output or buffer of {op_type!r} has at least {elements:,} elements, more than max_elements "
+        "({facts.max_elements:,}) permits; do not run the model, or raise --max-elements",
         elements=counts,
     )
 
 
 @rule("security-resource-overflow", "NodeProto")
 def overflow(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with an output whose nonzero dims have a product of 2**63 or more, and too large declared shapes."""
+    """Yield nodes and shapes whose dims have too large a product.
+
+    For an output or buffer of a node, a product of nonzero dims from 2**63 on is too large. For declared shapes, the
+    limit of the product of positive dims is lower.
+    """
     yield facts.NodeProto.at(
         facts.derive(ShapeBounds).overflows,
-        "the product of the nonzero dims of an output of {op_type!r} is 2**63 or more, so that programs which multiply "
-        "dims allocate too little; do not run the model",
+        "the nonzero dims of an output or buffer of {op_type!r} have a product of 2**63 or more, so that programs which "
+        "multiply dims allocate too little; do not run the model",
     )
     if "TensorShapeProto.Dimension" in facts.present:
         dims = facts["TensorShapeProto.Dimension"]
