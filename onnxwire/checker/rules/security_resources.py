@@ -68,8 +68,8 @@ def overflow(facts: Facts) -> Iterator[Finding]:
     """
     yield facts.NodeProto.at(
         facts.derive(ShapeBounds).overflows,
-        "the nonzero dims of an output or buffer of {op_type!r} have a product of 2**63 or more, so that programs which "
-        "multiply dims allocate too little; do not run the model",
+        "the nonzero dims of an output or buffer of {op_type!r} have a product of 2**63 or more, so that programs "
+        "which multiply dims allocate too little; do not run the model",
     )
     if "TensorShapeProto.Dimension" in facts.present:
         dims = facts["TensorShapeProto.Dimension"]
