@@ -228,6 +228,6 @@ def unknown_opset(facts: Facts) -> Iterator[Finding]:
         aliases = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
         yield entries.at(
             facts.are_among(entries.domain, aliases) & (entries.version > latest) & bool(steps),
-            f"version {{version:,}} of operator set {domain or 'ai.onnx'} does not exist, and readers disagree about its "
-            "meaning",
+            f"version {{version:,}} of operator set {domain or 'ai.onnx'} does not exist, and readers disagree about "
+            "its meaning",
         )
