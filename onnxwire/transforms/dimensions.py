@@ -40,7 +40,7 @@ class DimensionChanges:
     """The changes that `change_dimensions` made, and the dependent parts that it could not change.
 
     count: the number of changed dimensions in types. cleared: names of values with a dimension that was an expression
-    of a changed variable, such as `2*batch`, and is now unknown; paths of such dimensions that are not of a value.
+    of a changed variable, such as `2*batch`, and is now unknown; if another type has such a dimension, its path.
     constants: descriptions of constant shapes that contain the old size at the index of a changed dimension, such as
     "Reshape NODE: INPUT = [1, -1]". unknown: names of values whose shape was removed and could not be inferred.
     scopes: paths of subgraphs in which a changed variable is another dimension; they are unchanged. reason: why shapes

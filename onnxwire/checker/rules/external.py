@@ -98,11 +98,11 @@ RULES = {
         ),
         "external-offset-format": (
             lambda entry: _entries_where(entry, "offset", _is_not_number),
-            "the offset {value!r} is not a number of decimal digits only, below 2**63; correct it",
+            "the offset {value!r} must consist of decimal digits, and be below 2**63; correct it",
         ),
         "external-length-format": (
             lambda entry: _entries_where(entry, "length", _is_not_number),
-            "the length {value!r} is not a number of decimal digits only, below 2**63; correct it",
+            "the length {value!r} must consist of decimal digits, and be below 2**63; correct it",
         ),
         "external-offset-alignment": (
             lambda entry: _offset_entries(entry, lambda offsets: offsets % _PAGE_BYTES != 0),

@@ -144,10 +144,10 @@ class AttributeLimits:
                 self.lengths.setdefault(node, f"the length of attribute {name!r}, {n:,}, {expectation}")
 
     def _test_tree(self, node: int, numbers: dict[str, Any]) -> None:
-        """Test that the branches of trees lead to existing nodes and leaves, not back, and not both to the same node.
+        """Test that branches of trees lead to existing nodes and leaves, and not back to a node above them.
 
-        The number of levels is limited to _MAX_TREE_LEVELS. References to features and to nodes of targets are also
-        tested.
+        The two branches of a node must not lead to the same node. The number of levels is limited to _MAX_TREE_LEVELS.
+        The features of nodes, and the nodes of targets and classes, are also tested.
         """
         if node in self.lengths:
             return

@@ -191,7 +191,7 @@ def direction(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_partly_invisible(text: str) -> bool:
-    """Return whether a name has white space at an end, or a character that is not displayed, unassigned or private."""
+    """Return whether a name has white space at an end, or a character that is invisible, unassigned or private."""
     if text != text.strip():
         return True
     if text.isascii():
