@@ -211,8 +211,8 @@ def operators() -> Operators:
 def load_operators(path: str | os.PathLike[str]) -> Operators:
     """Return the operators of ONNX and of a further table.
 
-    Raises SourceError for a file that can't be read or is too large, and DecodeError for a table that is malformed (with
-    the line number) or not UTF-8.
+    Raises SourceError for a file that can't be read or is too large, and DecodeError for a table that is malformed
+    (with the line number) or not UTF-8.
     """
     table = Operators()
     standard = operators()
