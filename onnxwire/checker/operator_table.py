@@ -106,8 +106,7 @@ class _Row(NamedTuple):
 class Operators:
     """The operators of one or several tables.
 
-    versions: the ascending versions of an operator's signatures, by (domain, operator). domains: the domains of all
-    operators.
+    versions: the ascending versions of an operator's signatures, by (domain, operator). domains: the known domains.
     """
 
     def __init__(self) -> None:
@@ -212,7 +211,8 @@ def operators() -> Operators:
 def load_operators(path: str | os.PathLike[str]) -> Operators:
     """Return the operators of ONNX and of a further table.
 
-    Raises SourceError for a file that can't be read, and DecodeError with the line number for a malformed table.
+    Raises SourceError for a file that can't be read or is too large, and DecodeError for a table that is malformed
+    (with the line number) or not UTF-8.
     """
     table = Operators()
     standard = operators()

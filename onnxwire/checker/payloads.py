@@ -187,10 +187,10 @@ class Payloads:
 class Numbers:
     """The values in lists of varints, as columns for TensorProto.
 
-    count: the number of entries; -1 for a packed list that is not counted, since it has more than 1 MiB, or is beyond
-    the limit of a document. low, high, last: the minimum, the maximum and the last value in the first 64 KiB of a list;
-    0 for a list that is empty or not scanned. is_whole: whether these are all values of the list. At most 16 MiB of a
-    document are scanned.
+    count: the number of entries; -1 for a packed list that is not counted, for example because it has more than 1 MiB.
+    low, high, last: the minimum, the maximum and the last value in the first 64 KiB of a list; 0 for a list that is
+    empty or not scanned. 64-bit values are compared as unsigned numbers, and stored as signed ones. is_whole: whether
+    these are all values of a nonempty list. At most 16 MiB of a document are scanned.
     """
 
     def __init__(self, facts: Facts, field: str) -> None:

@@ -1,9 +1,9 @@
 """Computes lower bounds of the sizes of a model's values and of its loops' iterations, without running the model.
 
 The nodes of a graph are evaluated in their order. Sizes that do not depend on data are computed with integers of any
-size; constants of a few elements are folded. Up to _MAX_BODY_RUNS iterations of a loop are evaluated, and functions
-with the arguments of their calls, until the budget of the model is exhausted. The budget grows with the number of nodes
-and values in the model.
+size; constants of a few elements are folded. Up to _MAX_BODY_RUNS successive iterations of a loop are evaluated, and
+functions with the arguments of their calls, until the budget of the model is exhausted. The budget grows with the
+number of nodes and values in the model.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from onnxwire.messages import TensorProto
 
 MAX_ITERATIONS = 10_000_000  # maximum product of the iterations of all loops around a node
-MAX_TOTAL_FACTOR = 16  # limit of the sum of the elements of all constants, as multiple of max_elements
+MAX_TOTAL_FACTOR = 16  # limit of the sum of the elements of constants that nodes make, as multiple of max_elements
 # The limit of a value whose size depends on an input's declared shape, as multiple of max_elements.
 MAX_INPUT_DEPENDENT_FACTOR = 64
 MAX_STORED_FACTOR = 16  # limit of a value derived from a stored weight, as multiple of the weight's elements
@@ -80,15 +80,19 @@ _SIZING_OPERATORS = frozenset(
 class ShapeBounds:
     """The findings about sizes and loops, by `facts.derive(ShapeBounds)`.
 
-    elements: for nodes with an output that is too large, the lower bound of its element count. overflows: the nodes
-    whose bound is 2**63 or more, and the bound. texts: for nodes whose strings are too long, the lower bound of their
-    bytes. endless_loops: the nodes of loops that do not end, and a text about the number of iterations.
-    unbounded_loops: the nodes of loops that end only by a condition on data. iterations: the number of iterations of
-    loops that run too often. hidden_sizes: nodes with a size that is constant but unknown, because operators that are
-    not evaluated compute it, and the index of the input that contains the size. faults: by kind (see
-    constant_inputs.py) and row of the node, a text about the fault. contradicted_shapes: for each ValueInfoProto that
-    declares another shape than its node produces, the first eight dims of the produced shape.
-    total: the first node at which the sum of the constants' elements exceeds the limit, and the sum; or None.
+    elements: for nodes with an output or a buffer that is too large, the lower bound of its element count. overflows:
+    the nodes with an output or a buffer whose nonzero dims have a product of at least 2**63, and a lower bound of the
+    product. texts: for nodes whose strings are too long, the lower bound of their bytes. endless_loops: the nodes of
+    loops whose condition is always true, and whose trip count is absent or above MAX_ITERATIONS, and a text about the
+    number of iterations.
+    unbounded_loops: the nodes of other loops with such a trip count, which end only by a condition on data.
+    iterations: the number of iterations of other loops that run too often, multiplied by that of enclosing loops.
+    hidden_sizes: nodes with a size that is constant but unknown, because operators that are not evaluated compute it,
+    and the index of the input that contains the size. faults: by kind (see constant_inputs.py) and row of the node, a
+    text about the fault. contradicted_shapes: for each ValueInfoProto that declares another shape than its node
+    produces, the first eight dims of the produced shape.
+    total: the first node at which the sum of the elements of constants that nodes make exceeds the limit, and the sum;
+    or None.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -105,7 +109,7 @@ class ShapeBounds:
         self.faults: dict[str, dict[int, str]] = {}
         self.hidden_sizes: dict[int, int] = {}
         self.total: tuple[int, int] | None = None
-        self._total = 0  # the sum of the elements of the constants evaluated so far
+        self._total = 0  # the sum of the elements of the constants that nodes have made so far
         self.results_cache = KnownResults()
         self.budget = 0  # the remaining number of nodes and values that may be evaluated
         # For each fault of the node that is evaluated, the dict of this class that contains the fault, and the fault.
@@ -585,7 +589,7 @@ class ShapeBounds:
         ]
 
     def _run_loop(self, call: NodeCall) -> list[Value]:
-        """Return the outputs of Loop, and record a loop that runs too often."""
+        """Return the outputs of Loop, and record a loop that runs too often or without a limit."""
         body = self.bodies(call.node).get("body")
         if body is None:
             return []
@@ -685,7 +689,7 @@ def _trip_count(value: Value) -> int | None:
 
 
 def _extrapolate(first: Value, before: Value, after: Value, n_further: int) -> Value:
-    """Return a value after further iterations, each of which changes a size as the last iteration did.
+    """Return a value after further iterations, which increase the sizes that the last iteration increased.
 
     first, before, after: the last three values, of which the first may be that before the loop.
     """
@@ -711,7 +715,10 @@ def _extrapolate_dim(first: int | None, before: int, after: int, n_further: int)
 
 
 def _advance(before: Value, after: Value) -> Value:
-    """Return a counter after MAX_ITERATIONS iterations. before, after: its values before and after the first one."""
+    """Return a value after MAX_ITERATIONS iterations, as if each changed its integers by the same step.
+
+    before, after: the value before and after the first iteration.
+    """
     if before.data is None or after.data is None or len(before.data) != len(after.data):
         return Value(after.shape)
     if not all(type(old) is int and type(new) is int for old, new in zip(before.data, after.data, strict=True)):

@@ -87,7 +87,7 @@ def wrap(number: float) -> int | float:
 
 
 def broadcast(shapes: Sequence[Dims]) -> Dims:
-    """Return the shape of the result of an elementwise operation; of unequal dims, the result has the greatest."""
+    """Return the shape of the result of an elementwise operation; of unequal known dims, it has the greatest."""
     if shapes and shapes.count(shapes[0]) == len(shapes):
         return shapes[0]
     rank = max(map(len, shapes), default=0)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     Numbers = list[int] | list[float]
 
-MAX_ELEMENTS = 64  # maximum number of elements of a constant that is read
-MAX_TENSOR_BYTES = 1024  # maximum encoded size of a tensor that is read
+MAX_ELEMENTS = 64  # maximum number of elements of a constant that is decoded, except for `extent` and `head`
+MAX_TENSOR_BYTES = 1024  # maximum encoded size of a tensor that is decoded, except for `extent`
 _MAX_NUMBER_BYTES = 8 * MAX_ELEMENTS + 7  # maximum length of raw_data with MAX_ELEMENTS elements and an incomplete one
 MAX_ATTRIBUTE_BYTES = 1 << 16  # maximum encoded size of an attribute that is read
 MAX_KEY_BYTES = 1024  # maximum length of attributes that are compared with those of other nodes
@@ -88,9 +88,10 @@ class SmallConstants:
         return tuple(self.elements("TensorProto.dims")[start : start + self.column("TensorProto", "dims")[tensor]])
 
     def numbers(self, tensor: int) -> Numbers | None:
-        """Return the elements of a row of TensorProto; None if they are too many, external or no numbers.
+        """Return the elements of a row of TensorProto.
 
-        Returns None, too, for a message that is encoded in several pieces.
+        Returns None if they are too many, external or of a type that is not in _FORMATS, and for a message that is
+        encoded in several pieces.
         """
         is_long = self._raw_lengths[tensor] > _MAX_NUMBER_BYTES
         if is_long or self.column("TensorProto", "length")[tensor] > MAX_TENSOR_BYTES:
@@ -109,8 +110,12 @@ class SmallConstants:
             return list(struct.unpack_from(f"<{count}{code}", raw_data))
         for field in ("int64_data", "int32_data", "float_data", "double_data", "uint64_data"):
             values = getattr(message, field)
+            if len(values) > MAX_ELEMENTS:
+                return None
+            if len(values) and code == "e":  # float16: int32_data has the bits of each element
+                return [struct.unpack("<e", struct.pack("<H", number & 0xFFFF))[0] for number in values]
             if len(values):
-                return list(values) if len(values) <= MAX_ELEMENTS else None
+                return list(values)
         return []
 
     @cached_property
@@ -121,8 +126,8 @@ class SmallConstants:
     def extent(self, tensor: int) -> tuple[int, int] | None:
         """Return the least and the greatest element of a row of TensorProto, or None if they are unknown.
 
-        They are unknown for long, external and damaged tensors, for tensors without integers, and beyond the limit of
-        bytes for the document.
+        They are unknown for long, external and damaged tensors, for tensors without integers or in several pieces, and
+        beyond the limit of bytes for the document.
         """
         length = self.column("TensorProto", "length")[tensor]
         if length > MAX_EXTENT_BYTES or length > self._extent_bytes_left:

@@ -125,7 +125,7 @@ def _discard_output(stream: IO[str]) -> None:
 def _print_error(text: str) -> None:
     """Print an error or warning as one line on stderr, without passwords in addresses.
 
-    Line breaks are escaped, and on a terminal all other unprintable characters.
+    Newlines are escaped, and on a terminal all other unprintable characters.
     """
     text = shell_advice(text)
     from onnxwire.io.remote.address import without_credentials

@@ -99,7 +99,7 @@ def _shape_lines(model: ModelProto) -> list[str]:
 
 
 def _print_changes(changes: DimensionChanges, is_verbose: bool) -> None:
-    """Print warnings about parts that remain unchanged or become unknown on stderr; if verbose, also count changes."""
+    """Print on stderr which parts remain unchanged or become unknown; if verbose, also the number of changes."""
     lines = [f"changed {count_text(changes.count, 'dimension')}"] if is_verbose else []
     for names, fact in (
         (changes.constants, "constant shapes contain the old size"),

@@ -148,7 +148,7 @@ def number_text(value: float | None, digits: int = 6) -> str:
 
 
 def json_numbers(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON lacks, by their names in protobuf's JSON."""
+    """Replace NaN and infinities by their names in protobuf's JSON, and keys of dicts that JSON lacks by texts."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
@@ -163,7 +163,7 @@ def json_numbers(value: Any) -> Any:
 
 
 def terminal_width(out: IO[str] | None = None) -> int | None:
-    """Return the width in columns of a terminal, by default of stdout; None if the stream is no terminal."""
+    """Return the width of a terminal in columns, by default of stdout; None without a terminal or a known width."""
     stream = out or sys.stdout
     if not stream.isatty():
         return None

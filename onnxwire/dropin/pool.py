@@ -14,8 +14,8 @@ POOL = "google.protobuf.descriptor_pool"
 def register_files(names: list[str]) -> None:
     """Run the modules of `onnx` that protoc generated, which adds their files to the pool. Discard the modules.
 
-    Then a module whose .proto imports onnx/onnx-ml.proto can be built, and `Any`, text_format and symbol_database know
-    the names of onnx's messages. Protobuf makes classes of its own for these messages.
+    Then modules that protoc generated from files that import onnx/onnx-ml.proto can be imported, and `Any`, text_format
+    and symbol_database know the names of onnx's messages. Protobuf makes classes of its own for these messages.
     names: the names of the modules. No-op if `onnx` or its modules are not found, or are too new for this protobuf.
     """
     package = PathFinder.find_spec("onnx")

@@ -111,7 +111,7 @@ cdef int set_keyword_fields(View self, PyObject* args, PyObject* keywords) excep
 
 @critical_section
 cdef int set_attribute(View self, object name, PyObject* value) except -1:
-    """tp_setattro: set an attribute; raise FieldAttributeError if that is not possible."""
+    """tp_setattro: set or delete an attribute; raise FieldAttributeError in place of AttributeError."""
     try:
         PyObject_GenericSetAttr(self, name, value)
     except FieldAttributeError:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def from_array(array: npt.ArrayLike, name: str | None = None) -> TensorProto:
     """Create a TensorProto that shares the memory of an array. Do not change the array before the tensor is saved.
 
-    array: any argument of numpy.asarray, of any shape; its dtype is bool, an integer, a float of up to 64 bits, a
-    complex number, a dtype of ml_dtypes that ONNX has, or str, bytes or object for strings. It is copied if it is not
-    C-contiguous, is big-endian, or has elements of less than 8 bits, which are packed; strings are stored in
+    array: any argument of numpy.asarray, of any shape; its dtype is bool, an integer, a float of up to 64 bits,
+    complex64, complex128, a dtype of ml_dtypes that ONNX has, or str, bytes or object for strings. It is copied if it
+    is not C-contiguous, is big-endian, or has elements of less than 8 bits, which are packed; strings are stored in
     string_data.
     Raises TensorError for a dtype that ONNX does not have, and for an object that can't be stored as a string.
     Source: onnx.proto, TensorProto.raw_data.

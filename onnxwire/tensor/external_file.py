@@ -77,8 +77,9 @@ class ExternalFile:
     def view(self, offset: int, length: int) -> Buffer:
         """Return a range of bytes: a read-only window of the mapping or buffer, or newly read memory.
 
-        A window in use prevents closing the file. Raises SourceError if the file has changed or can't be read,
-        ExternalDataError for a range that is not in the file, ClosedError if the file is closed.
+        A window in use prevents closing the file. Raises SourceError if the file has changed or can't be read (for a
+        window, when it is used), ExternalDataError for a range that is not in the file, ClosedError if the file is
+        closed.
         """
         self._check_range(offset, length)
         if self.document is None:

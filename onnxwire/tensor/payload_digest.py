@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 22
 _MAX_SMALL_BYTES = 1 << 12  # raw_data of up to this size is read as an attribute of the message
 _INLINE_TENSOR_FIELDS = frozenset({"dims", "data_type", "name", "doc_string", "metadata_props", "raw_data"})
-"""A tensor that has only fields of this set has no elements, or has its elements in raw_data."""
+"""A tensor that has only fields of this set has no stored elements, or has its elements in raw_data."""
 
 
 def add_payload(digest: Digest, tensor: TensorProto) -> None:

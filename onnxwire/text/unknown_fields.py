@@ -38,7 +38,7 @@ class UnknownFieldPrinter:
         unknown_fields = self._by_descriptor.get(message.DESCRIPTOR)
         if unknown_fields is None:
             unknown_fields = self._by_descriptor[message.DESCRIPTOR] = _UnknownFields(message.DESCRIPTOR)
-        # `_is_doubtful` is true for every message with an unknown field, except unknown values of repeated enums.
+        # `_is_doubtful` is true for every message with an unknown field other than unknown values of repeated enums.
         if not message._is_doubtful and not unknown_fields.has_repeated_closed_enum:
             return
         document, span = message._document, message._span

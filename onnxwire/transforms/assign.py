@@ -235,7 +235,7 @@ def _number(text: str, parse: Callable[[str], Any], fault: str) -> Any:
 
 
 def _set_message(message: Message, text: str) -> None:
-    """Set a message to text format in braces, or to the value of an attribute, metadata entry, opset or dimension."""
+    """Set a message to text format in braces, or set the value of an attribute, metadata entry, opset or dimension."""
     content = text.strip()
     is_text = isinstance(message, StringStringEntryProto) or (
         isinstance(message, AttributeProto) and message.type == AttributeProto.STRING

@@ -39,8 +39,8 @@ _MAX_NESTED_TYPES = 33  # maximum depth of optional types
 class DimensionChanges:
     """The changes that `change_dimensions` made, and the dependent parts that it could not change.
 
-    count: the number of changed dimensions in types. cleared: names of values (paths of other types) with a dimension
-    that was an expression of a changed variable, such as `2*batch`, and is now unknown.
+    count: the number of changed dimensions in types. cleared: names of values with a dimension that was an expression
+    of a changed variable, such as `2*batch`, and is now unknown; if another type has such a dimension, its path.
     constants: descriptions of constant shapes that contain the old size at the index of a changed dimension, such as
     "Reshape NODE: INPUT = [1, -1]". unknown: names of values whose shape was removed and could not be inferred.
     scopes: paths of subgraphs in which a changed variable is another dimension; they are unchanged. reason: why shapes

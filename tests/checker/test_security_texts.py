@@ -64,6 +64,12 @@ def test_a_command_in_metadata_is_reported(text):
     assert "security-name-injection" in _rules(text)
 
 
+def test_a_command_in_a_name_of_the_maximum_length_is_reported():
+    nodes = [helper.make_node("Relu", ["x"], ["y"], name="=cmd|calc".ljust(4096, "x"))]
+    model = helper.make_model(helper.make_graph(nodes, "g", [], []))
+    assert onnxwire.check(model.SerializeToString(), untrusted=True, select="security-name-injection")
+
+
 @each("text", ORDINARY_TEXTS)
 def test_ordinary_text_is_not_reported(text):
     assert _rules(text) == set()

@@ -10,6 +10,7 @@ from onnxwire.checker.constant_inputs import ARGUMENT
 from onnxwire.checker.facts import Facts
 from onnxwire.checker.rules.security_resources import has_slow_repeats
 from onnxwire.checker.shape_bounds import ShapeBounds
+from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.engine.document import Document
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
@@ -142,6 +143,13 @@ ORDINARY_MODELS = {
 def _bounds(data):
     """Return the ShapeBounds of a model in bytes."""
     return Facts(Document(data), onnxwire.ModelProto).derive(ShapeBounds)
+
+
+def test_elements_of_float16_in_int32_data_are_decoded_from_their_bits():
+    tensor = helper.make_tensor("c", TensorProto.FLOAT16, [2], [1.5, -2.0])
+    data = helper.make_model(helper.make_graph([], "g", [], [], [tensor])).SerializeToString()
+    assert list(tensor.int32_data) == [0x3E00, 0xC000]
+    assert SmallConstants(Facts(Document(data), onnxwire.ModelProto)).numbers(0) == [1.5, -2.0]
 
 
 @each("name", LARGE_VALUE_MODELS)

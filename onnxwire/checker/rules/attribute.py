@@ -333,7 +333,7 @@ def ref_declared(facts: Facts) -> Iterator[Finding]:
     yield attributes.at(
         rows[positions < 0],
         "attribute {name!r} is a reference to {ref_attr_name!r}, which the function does not declare; "
-        "add it to its `attribute`",
+        "add it to the function's `attribute`",
     )
 
 

@@ -1,7 +1,8 @@
 """Rules of external data: the entries that describe its position, and the files in the model's folder.
 
 The rules check the type, links and size of a file. A file is read only if the caller requests a comparison of
-checksums. A document that was not loaded from a file has no folder, and rules of files report nothing about it.
+checksums. A document that was not loaded from a file has no folder; without external_root and external_data, rules of
+files report nothing about it.
 """
 
 from __future__ import annotations
@@ -97,11 +98,11 @@ RULES = {
         ),
         "external-offset-format": (
             lambda entry: _entries_where(entry, "offset", _is_not_number),
-            "the offset {value!r} is not a decimal number below 2**63; correct it",
+            "the offset {value!r} must consist of decimal digits, and be below 2**63; correct it",
         ),
         "external-length-format": (
             lambda entry: _entries_where(entry, "length", _is_not_number),
-            "the length {value!r} is not a decimal number below 2**63; correct it",
+            "the length {value!r} must consist of decimal digits, and be below 2**63; correct it",
         ),
         "external-offset-alignment": (
             lambda entry: _offset_entries(entry, lambda offsets: offsets % _PAGE_BYTES != 0),
@@ -281,7 +282,7 @@ class Files:
     def _find_links(self, id: int, name: str, n_links: int) -> None:
         """Record a message about a file that is a symbolic link or has several names (hard links).
 
-        id: the location. name: the path of the file. n_links: the number of its names.
+        id: that of the location. name: the path of the file. n_links: the number of its names.
         """
         if os.path.islink(name):
             self.linked_messages[id] = (

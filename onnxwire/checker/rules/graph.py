@@ -249,13 +249,13 @@ def _is_nested_element(sheet: Any, field: str) -> Any:
 
 
 def _has_use(inputs: List, meaning: int) -> bool:
-    """Return whether any node input has the given meaning: a constant of `scopes`, such as NOWHERE."""
+    """Return whether any node input has the given meaning: a constant of scopes.py, such as NOWHERE."""
     scopes: Scopes = inputs.derive(Scopes)
     return scopes.has_use(meaning)
 
 
 def _refers_to(inputs: List, meaning: int) -> Any:
-    """Return whether each node input has the given meaning: a constant of `scopes`, such as NOWHERE.
+    """Return whether each node input has the given meaning: a constant of scopes.py, such as NOWHERE.
 
     False for nodes directly in a function.
     """
@@ -264,7 +264,7 @@ def _refers_to(inputs: List, meaning: int) -> Any:
 
 
 def _is_defined_as(outputs: List, flag: int) -> Any:
-    """Return whether the name of each node output has an earlier meaning. flag: of `scopes`, such as IS_NODE.
+    """Return whether the name of each node output has an earlier meaning. flag: a flag of scopes.py, such as IS_NODE.
 
     False for nodes directly in a function.
     """
@@ -275,9 +275,10 @@ def _is_defined_as(outputs: List, flag: int) -> Any:
 
 
 def _is_initializer_defined_as(sheet: Any, flag: int, nested: bool) -> Any:
-    """Return whether the name of each initializer has an earlier meaning. flag: of `scopes`, such as IS_INPUT.
+    """Return whether the name of each initializer has an earlier meaning.
 
-    nested: whether to select initializers of nested graphs, or those of other graphs.
+    flag: a flag of scopes.py, such as IS_INPUT. nested: whether to select initializers of nested graphs, or those of
+    other graphs.
     """
     is_dense = sheet.type_name == "TensorProto"
     scopes = sheet.derive(Scopes)

@@ -1,7 +1,7 @@
 """Rules of security: attributes with which kernels divide by zero, or read and write out of bounds.
 
 `attribute_limits.tsv` has a row for each limit: domain, operators, kind of the limit, attributes, and a bound or the
-attributes that define the bound. An attribute that is absent or empty has its default and breaks no limit.
+attributes that define the bound. An attribute that is absent or empty has its default and breaks no limit of the table.
 """
 
 from __future__ import annotations
@@ -144,9 +144,10 @@ class AttributeLimits:
                 self.lengths.setdefault(node, f"the length of attribute {name!r}, {n:,}, {expectation}")
 
     def _test_tree(self, node: int, numbers: dict[str, Any]) -> None:
-        """Test that the branches of the trees lead to different nodes and leaves that exist, and never back.
+        """Test that branches of trees lead to existing nodes and leaves, and not back to a node above them.
 
-        The number of levels is limited to _MAX_TREE_LEVELS.
+        The two branches of a node must not lead to the same node. The number of levels is limited to _MAX_TREE_LEVELS.
+        The features of nodes, and the nodes of targets and classes, are also tested.
         """
         if node in self.lengths:
             return
@@ -311,7 +312,7 @@ def out_of_range(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-attribute-length", "NodeProto", "AttributeProto")
 def length(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with lists of wrong lengths, and with attributes that are absent or exclude one another."""
+    """Yield nodes with lists of wrong lengths or sums, and with attributes that are absent or exclude one another."""
     yield _report(facts, facts.derive(AttributeLimits).lengths)
 
 
@@ -323,7 +324,7 @@ def attribute_index(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-attribute-cycle", "NodeProto", "AttributeProto")
 def cycle(facts: Facts) -> Iterator[Finding]:
-    """Yield tree ensembles whose evaluation does not end, or takes too many steps."""
+    """Yield tree ensembles whose loading or evaluation does not end, or takes too many steps."""
     yield _report(facts, facts.derive(AttributeLimits).tree_faults)
 
 

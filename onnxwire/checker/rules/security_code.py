@@ -166,7 +166,7 @@ def unknown_contrib(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-code-shadow", "FunctionProto")
 def shadow(facts: Facts) -> Iterator[Finding]:
-    """Yield functions with the name of a standard operator, in its domain or in one that looks like one of ONNX."""
+    """Yield functions that have the name of a standard operator, and its domain or one that looks like one of ONNX."""
     functions = facts.FunctionProto
     is_contrib = functions.domain == facts.find("com.microsoft")
     is_contrib &= facts.matching(_contrib_operators().__contains__, functions.name)
@@ -228,5 +228,6 @@ def unknown_opset(facts: Facts) -> Iterator[Finding]:
         aliases = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
         yield entries.at(
             facts.are_among(entries.domain, aliases) & (entries.version > latest) & bool(steps),
-            "version {version:,} of operator set {domain!r} does not exist, and readers disagree about its meaning",
+            f"version {{version:,}} of operator set {domain or 'ai.onnx'} does not exist, and readers disagree about "
+            "its meaning",
         )

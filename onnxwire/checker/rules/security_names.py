@@ -51,8 +51,8 @@ _INVISIBLE = re.compile(
 )
 # A pictogram with the joiners and selectors that belong to it.
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
-_MAX_NAME_CHARS = 4096  # longer names are reported
-_MAX_TEXT_CHARS = 1 << 14  # number of characters of a text that are searched for commands
+_MAX_NAME_CHARS = 4096  # longer names are reported; of a value of metadata, as many bytes are searched for commands
+_MAX_TEXT_CHARS = 1 << 14  # number of characters of a text that are searched with _PROMPT and _DOCUMENT_INJECTION
 # The columns of names of values, by type, and the lists of such names.
 _VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
 _VALUE_LISTS = ("NodeProto.output", "FunctionProto.input")
@@ -191,7 +191,7 @@ def direction(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_partly_invisible(text: str) -> bool:
-    """Return whether a name has white space at an end, or a character that is not displayed."""
+    """Return whether a name has white space at an end, or a character that is invisible, unassigned or private."""
     if text != text.strip():
         return True
     if text.isascii():
@@ -276,7 +276,7 @@ def domain_look_alike(facts: Facts) -> Iterator[Finding]:
     known_domains = {"", "ai.onnx", "com.microsoft", *operators().domain_names}
     domains = {ascii_skeleton(name): name for name in ("ai.onnx", "com.microsoft", *operators().domain_names) if name}
     operator_names = {ascii_skeleton(name): name for _, name in operators().versions}
-    functions = facts.derive(Calls).function  # a function of the model may have an operator's name in lower case
+    functions = facts.derive(Calls).function  # a function of the model may have an operator's name in another case
     messages: dict[int, str] = {}
     for column, known_names in ((nodes.domain, domains), (nodes.op_type, operator_names)):
         ids, rows = np.unique(column, return_index=True)
@@ -303,7 +303,7 @@ def domain_look_alike(facts: Facts) -> Iterator[Finding]:
 
 
 def _near_domain(text: str, domains: Mapping[str, str]) -> str | None:
-    """Return the domain from which a text differs by case, dots at the ends, or one additional letter; or None."""
+    """Return the domain from which a text differs by case, dots at the ends, or one additional character; or None."""
     lower_text = text.lower().strip(".")
     for domain in domains.values():
         if lower_text == domain and text != domain:
@@ -329,13 +329,16 @@ def length(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-name-injection")
 def injection(facts: Facts) -> Iterator[Finding]:
-    """Yield names and texts that programs can interpret as commands, formulas, formats or paths."""
+    """Yield names and texts that programs can interpret as commands, formulas, formats or paths.
+
+    Texts with private keys or the addresses of metadata services are also reported.
+    """
     texts = facts.derive(TextBytes)
     # Reserved names have three characters, or a fourth one as in CON.txt, COM1 and __proto__.
     is_reserved = texts.begin_like(_RESERVED) & ((texts.lengths == 3) | texts.have_at(3, b".rR0123456789"))
     candidates = texts.have(_INJECTION_CHARACTERS + NON_ASCII) | is_reserved
     is_reported = _are_accepted(
-        facts, lambda text: len(text) < _MAX_NAME_CHARS and _INJECTION.search(text) is not None, candidates
+        facts, lambda text: len(text) <= _MAX_NAME_CHARS and _INJECTION.search(text) is not None, candidates
     )
     template = "programs can interpret the name {text!a} as a command, formula, format or path; rename it"
     yield from _at_names(facts, is_reported, template, _COLUMNS)

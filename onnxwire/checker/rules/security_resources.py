@@ -18,8 +18,9 @@ from onnxwire.checker.shape_bounds import MAX_INPUT_DEPENDENT_FACTOR, ShapeBound
 from onnxwire.engine.record_reader import bytes_at
 from onnxwire.errors import count_text
 
-_MAX_INLINED_NODES = 1_000_000  # maximum number of nodes after all calls are inlined
-_MAX_INLINED_FACTOR = 100  # maximum ratio of the inlined nodes to the nodes in the file
+# The maximum number of nodes after all calls are inlined: the first number, or if it is greater, the second one times
+# the number of nodes in the file.
+_MAX_INLINED_NODES, _MAX_INLINED_FACTOR = 1_000_000, 100
 _MAX_CALL_DEPTH = 64  # maximum number of nested calls
 _MAX_GRAPH_DEPTH = 10  # maximum number of nested graphs
 # The nesting depth in messages: 3 messages for each nested graph, 3 around a type, and 2 for each of 15 levels of the
@@ -48,23 +49,27 @@ _TOKEN = re.compile(r"\\.?|\((?:\?(?:P?<\w+>|<?[=!]|[:>|]|\w+[:)]?))?|\[\^?\]?[^
 
 @rule("security-resource-elements", "NodeProto")
 def elements(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with an output that is too large."""
+    """Yield nodes with an output, or a buffer of their kernel, that is too large."""
     counts = facts.derive(ShapeBounds).elements
     yield facts.NodeProto.at(
         counts,
-        "the output of {op_type!r} has at least {elements:,} elements, more than max_elements ({facts.max_elements:,}) "
-        "permits; do not run the model, or raise --max-elements",
+        "an output or buffer of {op_type!r} has at least {elements:,} elements, more than max_elements "
+        "({facts.max_elements:,}) permits; do not run the model, or raise --max-elements",
         elements=counts,
     )
 
 
 @rule("security-resource-overflow", "NodeProto")
 def overflow(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a size of 2**63 elements or more, and declared shapes that are too large."""
+    """Yield nodes and shapes whose dims have too large a product.
+
+    For an output or buffer of a node, a product of nonzero dims from 2**63 on is too large. For declared shapes, the
+    limit of the product of positive dims is lower.
+    """
     yield facts.NodeProto.at(
         facts.derive(ShapeBounds).overflows,
-        "the output of {op_type!r} has 2**63 elements or more, so that programs which multiply its dims allocate too "
-        "little; do not run the model",
+        "the nonzero dims of an output or buffer of {op_type!r} have a product of 2**63 or more, so that programs "
+        "which multiply dims allocate too little; do not run the model",
     )
     if "TensorShapeProto.Dimension" in facts.present:
         dims = facts["TensorShapeProto.Dimension"]
@@ -73,14 +78,14 @@ def overflow(facts: Facts) -> Iterator[Finding]:
             sizes[shape] = min(sizes.get(shape, 1) * max(size, 1), 1 << 63)
         yield facts.TensorShapeProto.at(
             [shape for shape, size in sizes.items() if size >= 1 << 63],
-            "the declared shape has 2**63 elements or more, so that programs which multiply its dims allocate too "
-            "little; do not run the model",
+            "the product of the positive dims of the declared shape is 2**63 or more, so that programs which multiply "
+            "dims allocate too little; do not run the model",
         )
         limit = facts.max_elements * MAX_INPUT_DEPENDENT_FACTOR
         yield facts.TensorShapeProto.at(
             [shape for shape, size in sizes.items() if limit < size < 1 << 63],
-            "the declared shape has more than {limit:,} elements, and programs allocate inputs by it; do not run the "
-            "model",
+            "the product of the positive dims of the declared shape is more than {limit:,}, and programs allocate "
+            "inputs by it; do not run the model",
             limit=lambda _: limit,
         )
 
@@ -177,7 +182,7 @@ def division(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-argument", "NodeProto")
 def argument(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a constant that their kernel does not support."""
+    """Yield nodes with arguments that their kernel does not support."""
     faults = facts.derive(ShapeBounds).faults.get(ARGUMENT, {})
     yield facts.NodeProto.at(faults, "{op_type!r} has {fault}; do not run the model", fault=faults)
 
@@ -367,7 +372,8 @@ def sparse(facts: Facts) -> Iterator[Finding]:
 def declared(facts: Facts) -> Iterator[Finding]:
     """Yield tensors whose dims require far more elements than their message, or any file, has.
 
-    Tensors with a dim of 0 are reported if the product of the other dims is 2**63 or more.
+    Tensors with a dim of 0 or less are reported if the product of the absolute values of the nonzero dims is 2**63 or
+    more.
     """
     tensors = facts.TensorProto
     lengths = tensors.length.tolist()
@@ -387,7 +393,8 @@ def declared(facts: Facts) -> Iterator[Finding]:
             products[row] = min(products.get(row, 1) * max(abs(dim), 1), _MAX_PRODUCT)
     yield tensors.at(
         [row for row, product in products.items() if product >= 1 << 63],
-        "a dim of tensor {name!r} is 0, but the product of the other dims is 2**63 or more; do not load the model",
+        "a dim of tensor {name!r} is 0 or negative, but the absolute values of the nonzero dims have a product of "
+        "2**63 or more; do not load the model",
     )
     yield tensors.at(
         large_tensors,
@@ -438,15 +445,15 @@ class _OpenGroup:
         self.is_at_start = True
 
     def has_equal_alternatives(self) -> bool:
-        """Return whether two alternatives have the same first token."""
+        """Return whether two alternatives have equal elements of `first_tokens`."""
         return len(set(self.first_tokens)) < len(self.first_tokens)
 
 
 def has_slow_repeats(expression: str) -> bool:
     """Return whether a regular expression has repeats that take exponential or cubic time in engines that backtrack.
 
-    Such repeats are: a repeated group that contains a repeat, or alternatives with the same first token; and three
-    repeats of the same token in succession.
+    Such repeats are: a repeated group that contains a repeat, or alternatives with the same first token, or several
+    that begin with a group or are empty; and three repeats of the same token in succession.
     """
     position = 0
     groups = [_OpenGroup()]  # the whole expression, and the open groups in it

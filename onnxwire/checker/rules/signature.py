@@ -87,7 +87,7 @@ def _count_range(parameters: tuple[Parameter, ...], disallowed: tuple[int, ...],
 
 
 def _check_counts(facts: Facts, field: str, fault: int) -> Iterator[Finding]:
-    """Yield nodes with fewer or more inputs or outputs than the operator accepts or produces."""
+    """Yield nodes with a number of inputs or outputs that the operator does not accept or produce."""
     nodes, check = facts.NodeProto, facts.derive(SignatureCheck)
 
     def expected(row: int) -> str:

@@ -1,4 +1,4 @@
-"""A substitute for `google.protobuf.json_format`: the two functions that the `onnx` package uses, and their error."""
+"""A substitute for `google.protobuf.json_format`: the two functions that the `onnx` package uses, and their errors."""
 
 from __future__ import annotations
 

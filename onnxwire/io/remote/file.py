@@ -38,7 +38,7 @@ _SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if a wa
 # The maximum size of a file that is read completely because its server does not support ranges or identify versions.
 _MAX_BYTES_WITHOUT_RANGES = 1 << 28
 # The minimum length from which the size of the next sequential read is computed, and the maximum gap before that read.
-# Any other read has the size of the predicted run (`Readahead.next_run`) and half of this length.
+# The size of any other read is that of the predicted run (`Readahead.next_run`) plus half of this length.
 _MIN_SEQUENCE_BYTES = 1 << 12
 MAX_CONCURRENT_REQUESTS = 16  # of long ranges; of short ranges, MAX_GUESSES
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 _RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
 _MAX_IDLE_CONNECTIONS = 64  # maximum number of idle connections to one server
-_MAX_CONNECT_TIMEOUTS = 2  # number of addresses of a server that may fail to answer before the attempts end
+_MAX_CONNECT_TIMEOUTS = 2  # after this number of IP addresses of a server that do not answer, the attempts end
 _BODY_CHUNK_BYTES = 1 << 20  # bytes of a body that are sent, or read if its length is unknown, at a time
 _SECONDS_BY_UNIT = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _IGNORED_OPTIONS = (
@@ -160,7 +160,7 @@ class _Job:
 
 
 class _Connection:
-    """A connection to a server: its socket, the reach of the server's address, and whether a proxy is used."""
+    """A connection to a server: its socket, the reach of the server's IP address, and whether a proxy is used."""
 
     def __init__(self, connection: HTTPConnection, reach: int, *, uses_proxy: bool = False) -> None:
         # Prevent http.client from reopening a closed connection to an unchecked address.
@@ -260,7 +260,8 @@ class HttpClient:
         except TimeoutError:
             raise RequestError("the server took too long to answer", is_transient=True) from None
         except socket.gaierror as error:
-            raise RequestError("the host's name is not known", is_transient=error.errno == socket.EAI_AGAIN) from None
+            is_transient = error.errno == socket.EAI_AGAIN
+            raise RequestError("the host's name can't be resolved", is_transient=is_transient) from None
         except ConnectionRefusedError:
             raise RequestError("the connection was refused", is_transient=True) from None
         except (http.client.IncompleteRead, _TruncatedError):
@@ -294,7 +295,10 @@ class HttpClient:
         return answer
 
     def _run(self, job: _Job, request: Request) -> Response:
-        """Send a request and follow redirects. Raises RequestError, RefusedError, OSError and HTTPException."""
+        """Send a request and follow redirects.
+
+        Raises RequestError, RefusedError, _TruncatedError, OSError, HTTPException and ValueError.
+        """
         address, hosts = request.address, request.hosts
         assert address.site is not None
         site, target = address.site, address.target
@@ -452,13 +456,16 @@ class HttpClient:
         return self._connect_directly(job, hosts, site, chain_reach)
 
     def _connect_directly(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
-        """Return a connection to the first allowed address of a server that accepts one. Raises OSError."""
+        """Return a connection to the first allowed IP address of a server that accepts one.
+
+        Raises OSError and RefusedError.
+        """
         error: OSError = socket.gaierror(socket.EAI_NONAME, "no address")
         n_timeouts = 0
-        for address, reach in hosts.allowed_addresses(site, chain_reach):
+        for server_ip, reach in hosts.allowed_addresses(site, chain_reach):
             connection = http.client.HTTPConnection(site.host, site.port)
             try:
-                connection.sock = self._open(job, site, address)
+                connection.sock = self._open(job, site, server_ip)
             except OSError as attempt_error:
                 error = attempt_error.with_traceback(None)
                 n_timeouts += isinstance(attempt_error, TimeoutError)
@@ -468,14 +475,14 @@ class HttpClient:
             return _Connection(connection, reach)
         raise error
 
-    def _open(self, job: _Job, site: Site, address: str) -> socket.socket:
-        """Return a socket that is connected to this address, which the caller has checked."""
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    def _open(self, job: _Job, site: Site, server_ip: str) -> socket.socket:
+        """Return a socket that is connected to an IP address of a server, which the caller has checked."""
+        family = socket.AF_INET6 if ":" in server_ip else socket.AF_INET
         connected = socket.socket(family, socket.SOCK_STREAM)
         try:
             connected.settimeout(self._connect_timeout)
             job.watch(connected)
-            connected.connect((address, site.port))
+            connected.connect((server_ip, site.port))
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if site.scheme == "https":
                 tls = self._ssl_context().wrap_socket(
@@ -619,7 +626,7 @@ def _status_error(status: int, headers: HTTPMessage) -> RequestError:
 
 
 def _seconds_to_wait(text: str) -> float:
-    """Return the seconds until the time in a Retry-After header (RFC 9110, section 10.2.3); 0 if it is invalid."""
+    """Return the wait that a Retry-After header requests (RFC 9110, section 10.2.3), in seconds; 0 if it is invalid."""
     if re.fullmatch(r"[0-9]{1,9}", text.strip()):
         return float(text)
     date = time_of(text)
@@ -689,7 +696,7 @@ def _unit_of(word: str) -> str:
 
 
 def _ipv4_of(host: str) -> str:
-    """Return the IPv4 address of a host that is one in any notation, such as 0x7f.1; "" for a name."""
+    """Return the IPv4 address of a host that is one in any notation, such as 0x7f.1; "" for any other host."""
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
     except (OSError, ValueError):

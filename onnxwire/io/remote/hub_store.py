@@ -80,7 +80,10 @@ class HubStore(HttpStore):
         return descriptor, parse_address(file._replace(revision=commit).shown)
 
     async def list_folder(self, address: Address) -> AsyncIterator[ListedFile]:
-        """Iterate over the files in and below the folder of an address. Raises the errors of huggingface_hub."""
+        """Iterate over the files in and below the folder of an address.
+
+        Raises the errors of huggingface_hub, and SourceError if it is not installed.
+        """
         file = parse_hub_file(address.shown)
         for entry in await asyncio.to_thread(self._list_repository, file, file.path.rpartition("/")[0]):
             etag = f'"{entry.lfs.sha256 if entry.lfs else entry.blob_id}"'

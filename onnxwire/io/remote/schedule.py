@@ -56,9 +56,9 @@ class Schedule:
             self._cancel_requests()
 
     def read_range(self, file: RemoteFile, range_start: int, end: int) -> Buffer | None:
-        """Return the bytes of a scheduled range, and request the next ranges. Return None for other ranges.
+        """Return the bytes of a scheduled range, and request the next ranges.
 
-        Raises SourceError.
+        Returns None for other ranges, and for a range that is read after later ones. Raises SourceError.
         """
         with self._lock:
             indexes = self._indexes.get((id(file), range_start, end))
@@ -77,7 +77,7 @@ class Schedule:
         return future.result()
 
     def _request(self) -> None:
-        """Request the next ranges up to the limits, at least one if there is none. The caller has the lock."""
+        """Request the next ranges up to the limits; at least one if `_running` is empty. The caller has the lock."""
         while self._next_index < len(self._ranges):
             file, range_start, end = self._ranges[self._next_index]
             is_full = len(self._running) >= MAX_CONCURRENT_REQUESTS or self._bytes + end - range_start > _MAX_BYTES

@@ -290,7 +290,7 @@ _CERTIFICATE_REASON = (
 )
 # The HTTP status and its phrase in the text of an obstore error.
 _STATUS = re.compile(r"status(?: code)?:? (\d\d\d[A-Za-z ]*)")
-# Words in the texts of obstore's errors and their causes, the more specific ones first.
+# Phrases in the texts of obstore's errors, each with the reason to report; the more specific phrases come first.
 _REASON_BY_PHRASE = (
     ("invalidcertificate", _CERTIFICATE_REASON),
     ("invalid peer certificate", _CERTIFICATE_REASON),
@@ -311,7 +311,7 @@ _REASON_BY_PHRASE = (
     ("missingetag", "the response has no ETag"),
     ("timed out", "the server took too long to answer"),
     ("timedout", "the server took too long to answer"),
-    ("dns error", "the host's name is not known"),
+    ("dns error", "the host's name can't be resolved"),
     ("connection refused", "the connection was refused"),
     ("connectionrefused", "the connection was refused"),
     ("body error", "the response was truncated"),

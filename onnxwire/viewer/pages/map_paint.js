@@ -185,7 +185,7 @@ function drawArrow(pen, points, color, toRight) {
 
 /**
  * Draw a scene, as `flatten` of map_scene.js returns it. view: left, top, right, bottom of the visible part, and scale.
- * colors: as of `readColors`. selected: the name of the selected box. start: the name of the box at which a route begins. alpha: a
+ * colors: the result of `readColors`. selected: the name of the selected box. start: the name of the box at which a route begins. alpha: a
  * function from the name of a box or frame to its opacity, while new boxes appear.
  */
 export function paint(pen, scene, view, colors, { selected, start, alpha } = {}) {

@@ -70,7 +70,7 @@ async function showHistogram(card, tensor, readsAll) {
   const statistics = [["min", answer.min], ["max", answer.max], ["mean", answer.mean], ["std", answer.std], ["zeros", answer.zeros], ["NaN", answer.nan], ["Inf", answer.infinite]];
   card.replaceChildren(
     html("div", { class: "bar" }, html("h2", {}, "Histogram"), isPart ? html("button", { type: "button", class: "step", onclick: () => showHistogram(card, tensor, true) }, `Read all ${sizeText(tensor.bytes)}`) : ""),
-    answer.min === null ? html("p", { class: "note" }, answer.elements ? "No element is finite." : "There are no elements.") : drawBars(answer),
+    answer.min === null ? html("p", { class: "note" }, answer.elements ? `No element${isPart ? " that was read" : ""} is finite.` : "There are no elements.") : drawBars(answer),
     html("p", { class: "values" }, ...statistics.map(([name, value]) => html("span", {}, html("b", {}, name), typeof value === "number" && name.match(/zeros|NaN|Inf/) ? countText(value) : numberText(value)))),
     html("p", { class: "note" }, isPart ? `From ${countText(answer.read)} of ${countText(answer.elements)} elements, in blocks at equal distances.` : answer.elements === 1 ? "One element." : `All ${countText(answer.elements)} elements.`),
   );
