@@ -135,15 +135,18 @@ def digest_of_model(model: Any) -> str:
 
 def make_row(
     work: str,
-    side: Callable[[Callable[[Any], Any], str], Callable[[], object]],
+    make_operation: Callable[[Callable[[Any], Any], str], Callable[[], object]],
     build: Callable[[Any], Any],
     fingerprint: Callable[[Any], str] = digest,
 ) -> Row:
-    """Return a row for a function that builds the model. `side` makes the operation to measure."""
+    """Return a row for a function that builds the model.
+
+    make_operation: returns the operation to measure, from `build` and the name of a package.
+    """
     return Row(
         work,
-        ours=lambda: side(build, "onnxwire"),
-        official=lambda: side(build, "onnx"),
+        ours=lambda: make_operation(build, "onnxwire"),
+        official=lambda: make_operation(build, "onnx"),
         fingerprint=fingerprint,
         goal=1,
     )

@@ -82,7 +82,7 @@ def build(
     default one per core. hash: hash the payloads of tensors (xxhash). check: run the rules of `check`. prune: remove
     models whose files are missing, those on servers only if `sources` name the server. repair: read all files of the
     catalog first, to find damaged files. storage_options: as for `load`, for all addresses; passed to the workers.
-    progress: called with the bytes of the models read so far, and their total.
+    progress: called with the number of bytes of the models read so far, and of all models to read.
 
     The tables are models, operators, tensors, values, metadata, problems and failures. A model in the catalog is not
     read again while its file and its external files keep their size and time, or ETag, unless `hash` or `check` is

@@ -77,7 +77,9 @@ class Worker:
         try:
             data = pickle.dumps((function, argument))
         except Exception as error:
-            raise FieldValueError(f"this can't be sent to another process: {error}") from None
+            raise FieldValueError(
+                f"an argument, such as storage_options, can't be sent to another process: {error}"
+            ) from None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -166,7 +168,7 @@ class WorkerPool:
 
 
 def import_path() -> list[str]:
-    """Return sys.path for a worker: the sys.path of this process without the working directory.
+    """Return sys.path for a worker: the absolute paths in sys.path of this process, without the working directory.
 
     The folder of onnxwire is appended if it is missing, since it may be the working directory.
     """
@@ -209,7 +211,12 @@ def _receive(calls: queue.SimpleQueue[tuple[Callable[[Any], Any], Any]]) -> None
         try:
             calls.put(pickle.loads(data))
         except Exception as error:
-            calls.put((_fail, FieldValueError(f"this can't be sent to another process: {error}")))
+            calls.put(
+                (
+                    _fail,
+                    FieldValueError(f"an argument, such as storage_options, can't be sent to another process: {error}"),
+                )
+            )
 
 
 def _fail(error: Exception) -> NoReturn:

@@ -21,7 +21,7 @@ _EXAMPLES = """\
 examples:
   onnxwire meta m.onnx                                    all entries, KEY = VALUE
   onnxwire meta m.onnx --json
-  onnxwire meta m.onnx author                             one value, unchanged
+  onnxwire meta m.onnx author                             one value, without escapes
   onnxwire meta m.onnx author=me license=MIT -o out.onnx
   onnxwire meta m.onnx --delete author -i
   onnxwire meta m.onnx --graph                            the entries of the main graph

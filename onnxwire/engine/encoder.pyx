@@ -81,15 +81,15 @@ class TooLong(Exception):
 
 
 class NotResident(Exception):
-    """Records must be fetched before a message can be encoded or compared. args: (document, table, start, end).
+    """Bytes must be fetched before a message can be encoded or compared. args: (document, table, start, end).
 
-    document: the Document of the bytes; not used if `table` is None. table: the address of the message's Table; None if
-    all bytes must be fetched. start, end: addresses.
+    document: the Document of the bytes; not used if `table` is None. table: the address of the message's Table, if its
+    structure must be fetched; None if all bytes must be. start, end: addresses.
     """
 
 
 cdef int require_records(Encoder self, Content* content) except -1:
-    """Raise NotResident if records of a message, or for a deterministic encoding any bytes of it, are not resident.
+    """Raise NotResident if the structure of a message, or for a deterministic encoding any byte, is not resident.
 
     In a single pass, raise TooLong instead.
     """

@@ -64,7 +64,9 @@ VERSION = (1, 1)  # the first version with all of these types and flags
 
 
 def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
-    """Return a DLPack capsule that shares the memory of a numpy array, and references the array until it is deleted.
+    """Return a DLPack capsule that shares the memory of a numpy array.
+
+    The array is referenced until the consumer calls the capsule's deleter, or the unused capsule is deleted.
 
     array: a numpy array of bools, numbers or ml_dtypes' types, of any shape and alignment. Sub-byte types take
     one byte per element, as in numpy, and are flagged as padded. The other parameters are those of `__dlpack__`:

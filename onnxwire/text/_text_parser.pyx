@@ -107,7 +107,7 @@ cdef class TextParser(Tokenizer):
         seen[entry.name] = True
         if entry.oneof is not None:
             if entry.oneof in seen:
-                reason = f"{seen[entry.oneof]} is also set, and the oneof {entry.oneof} allows one field"
+                reason = f"{seen[entry.oneof]} is also set, and the oneof '{entry.oneof}' allows one field"
                 raise self.error(reason, entry)
             seen[entry.oneof] = entry.name
         return 0

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _MAX_EDGES = 1_500  # maximum number of edges of one group
-_MAX_OUTER_EDGES = 8  # with more edges to (or from) the outside, boxes with other edges show numbers instead
+# If a group has more edges to (or from) the outside, boxes that also have inner edges show the number of these values
+# instead of the edges.
+_MAX_OUTER_EDGES = 8
 _MAX_VALUE_BOXES = 12  # maximum number of boxes of inputs, and of outputs; the last box represents all remaining values
 _MAX_OPERATORS = 4  # maximum number of operators listed in a box
 _MAX_TYPES = 3  # maximum number of types listed at an edge
@@ -347,7 +349,7 @@ class ModelMap:
         for kind, end, opposite_end in (("entry", "from", "to"), ("exit", "to", "from")):
             outer_edges = [edge for edge in edges if edge[end] < 0]
             if len(outer_edges) > _MAX_OUTER_EDGES:
-                # Too many edges to the outside would cover the boxes: boxes with other edges show the number of values.
+                # So many edges to the outside would cover the boxes; see _MAX_OUTER_EDGES.
                 connected_boxes = {edge[opposite_end] for edge in edges if edge[end] >= 0}
                 omitted_edges = [
                     edge for edge in outer_edges if edge[opposite_end] in connected_boxes and not edge["lit"]

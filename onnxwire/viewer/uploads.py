@@ -94,8 +94,14 @@ class Uploads:
             raise EditError(f"{name} has {length:,} bytes; the limit is {MAX_UPLOAD_BYTES:,}")
         with self._lock:
             if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="onnxwire-")  # with mode 0700
-        free_bytes = shutil.disk_usage(self._folder.name).free
+                try:
+                    self._folder = tempfile.TemporaryDirectory(prefix="onnxwire-")  # with mode 0700
+                except OSError as error:
+                    raise EditError(f"no temporary folder can be made: {error.strerror}; set TMPDIR") from None
+        try:
+            free_bytes = shutil.disk_usage(self._folder.name).free
+        except OSError:
+            free_bytes = length  # writing the file reports the error
         if length > free_bytes:
             raise EditError(
                 f"{name} has {length:,} bytes, but only {free_bytes:,} are free for temporary files; "

@@ -264,6 +264,8 @@ def test_folders_may_be_nested_deeper_than_the_recursion_limit(tmp_path, monkeyp
         os.chdir("a")
     Path("m.onnx").write_bytes(simple_model(1).SerializeToString())
     os.chdir(folder)
+    recursion_limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)  # other libraries may have raised it in this process
     try:
         assert catalog.build([folder], tmp_path / "out", workers=1).read == 2
         # The pattern becomes a failure whose message says what to do, and the other models are read.
@@ -277,6 +279,7 @@ def test_folders_may_be_nested_deeper_than_the_recursion_limit(tmp_path, monkeyp
         assert main(["check", pattern, str(folder / "top.onnx")]) == 2
         assert "nested too deeply" in capfd.readouterr().err
     finally:
+        sys.setrecursionlimit(recursion_limit)
         # shutil.rmtree of Python 3.11 is recursive, too, so the folders are removed here.
         for _ in range(1500):
             os.chdir("a")

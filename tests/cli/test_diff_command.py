@@ -27,7 +27,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def save(model, path):
-    """Write an official model; return the path as a string."""
+    """Write a model of onnxwire or onnx; return the path as a string."""
     path.write_bytes(model.SerializeToString())
     return str(path)
 

@@ -53,7 +53,7 @@ def test_without_a_filter_all_messages_are_yielded():
     assert NameFilter.of(["x" * 100_000]) is None
 
 
-def test_names_of_one_length_and_names_that_are_not_text_are_distinguished():
+def test_names_of_equal_length_and_names_that_are_not_utf_8_are_distinguished():
     model = ModelProto.FromString(
         ModelProto(graph=onnxwire.GraphProto(node=[NodeProto(name=name) for name in ("ab", "cb", "é", "abc")]))
         .SerializeToString()

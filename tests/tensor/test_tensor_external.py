@@ -23,7 +23,7 @@ from onnxwire import ModelProto, TensorProto
 
 DATA_TYPES = stored_tensors.DATA_TYPES
 NUMERIC_TYPES = {name: value for name, value in DATA_TYPES.items() if name != "STRING"}
-EVERY_TYPE = pytest.mark.parametrize("data_type", NUMERIC_TYPES.values(), ids=NUMERIC_TYPES)
+EVERY_NUMERIC_TYPE = pytest.mark.parametrize("data_type", NUMERIC_TYPES.values(), ids=NUMERIC_TYPES)
 BOTH_MMAP_MODES = pytest.mark.parametrize("is_mapped", [True, False], ids=["mapped", "read"])
 
 
@@ -67,7 +67,7 @@ def path_of_two_tensors(tmp_path):
 
 
 @BOTH_MMAP_MODES
-@EVERY_TYPE
+@EVERY_NUMERIC_TYPE
 @examples(15)
 @given(data=st.data(), offset=st.integers(0, 9))
 def test_the_array_is_the_official_one(is_mapped, data_type, tmp_path, data, offset):

@@ -478,7 +478,7 @@ def test_ignored_values_have_the_nesting_limit_of_messages(read_in_pieces):
                 onnxwire.from_text(text, ignore_unknown=True)
 
 
-def test_unknown_fields_printed_by_dump_are_ignored():
+def test_unknown_fields_printed_as_by_protoc_are_ignored():
     # The unknown field 500 as bytes, as a number, and as a group that contains a number.
     data = onnxwire.ModelProto(domain="d").SerializeToString() + b"\xa2\x1f\x03abc\xa0\x1f\x05\xa3\x1f\x08\x01\xa4\x1f"
     text = onnxwire.to_text(onnxwire.ModelProto.FromString(data), as_protoc=True)
@@ -514,7 +514,7 @@ FAULTS = {
     "domain: '\\377'": "domain: line 1, column 15: the string is not valid UTF-8 (at its byte 0: invalid start byte)",
     "graph { input { type { tensor_type { shape { dim { dim_value: 1 dim_param: 'n' } } } } } }": (
         "graph.input[0].type.tensor_type.shape.dim[0].dim_param: line 1, column 65: "
-        "dim_value is also set, and the oneof value allows one field"
+        "dim_value is also set, and the oneof 'value' allows one field"
     ),
     "graph { node { attribute { type: FLAOT } } }": (
         "graph.node[0].attribute[0].type: line 1, column 34: onnx.AttributeProto.AttributeType has no value 'FLAOT'"
@@ -580,7 +580,7 @@ def read_with_peak(read_text, text, cls):
 
 
 @pytest.mark.parametrize("unit", [r"\000\377a", "abc", r"\\", r"\"", r"\n", "é", r"\001\"'", "\\101" + "a" * 1000])
-def test_a_long_string_needs_less_than_three_times_the_memory_of_its_value(unit):
+def test_a_long_string_needs_little_more_than_twice_the_memory_of_its_value(unit):
     text = RepeatingFile('raw_data: "', unit, 5_000_000, '" name: "x"')
     value = text_format.Parse(f'raw_data: "{unit}"', TENSOR.official()).raw_data * text.times
     message, peak = read_with_peak(onnxwire.from_text, text, TENSOR.ours)

@@ -79,6 +79,7 @@ def open_map(driver):
 
         yield start
         errors = errors_of(driver)
+        driver.get("about:blank")  # a page that is still open could request data after the end of its server
         for process in processes:
             assert end(process)[1] == 0
         assert errors == []
@@ -89,6 +90,7 @@ def digits_map(driver):
     """Open the map of one server, which serves all tests that read this model."""
     with serving(DIGITS, "--no-browser") as process:
         yield Map(driver, process, starts_at_map=True)
+        driver.get("about:blank")
         assert end(process)[1] == 0
 
 

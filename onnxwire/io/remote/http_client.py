@@ -252,8 +252,8 @@ class HttpClient:
     async def _send_once(self, request: Request) -> Response:
         """Send a request without retries. Raises RequestError, with `is_transient`, and RefusedError."""
         job = _Job()
-        # An upload may take long, so only the socket's timeout applies to it. `_send_request` limits the time until the
-        # response to an upload.
+        # While an upload is sent, which may take long, only the socket's timeout applies. After that, `_send_request`
+        # sets a deadline for the response.
         timeout = self._timeout if request.content is None else None
         try:
             return await asyncio.wait_for(asyncio.to_thread(self._run_in_time, job, request), timeout)
@@ -420,6 +420,8 @@ class HttpClient:
                 idle = self._idle.setdefault((os.getpid(), site), [])
                 if len(idle) < _MAX_IDLE_CONNECTIONS:
                     idle.append(connection)
+                else:
+                    connection.http.close()
             else:
                 response.close()
                 connection.http.close()

@@ -9,7 +9,7 @@ let hops = 2; // number of steps from the node in the drawing; kept for the next
 const MIN_SCALE = 0.7; // minimum scale at which the drawing is legible
 const DETAILS_MARGINS = 84; // width in pixels of the margins of the details and of a card
 const MIN_STEP = 8; // in pixels; an arrow key skips boxes that are at most this far in its direction, such as boxes of the same row
-const TEXT_TYPES = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be typed as text
+const TEXT_TYPES = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be entered as text
 
 /** Return a card with the documentation of an operator, which is fetched when the card is opened. */
 function documentationCard(path, opType) {
@@ -82,14 +82,14 @@ function deleteNode(node) {
   openDialog({
     title: `Delete ${node.op_type} ${node.name}`,
     action: "Delete",
-    fields: [{
+    fields: output ? [{
       name: "input",
-      label: output ? `consumers of ${output} use instead` : "its inputs",
+      label: `consumers of ${output} use instead`,
       value: inputTexts[0] ?? noInput,
       choices: [...inputTexts, noInput],
-      hint: "An output of the graph keeps its name.",
-    }],
-    run: ({ input }) => change("delete_node", { path: node.path, input: input === noInput ? null : parseInt(input, 10) }, { address: `#graph=${encodeURIComponent(node.scope)}` }),
+      hint: `If ${output} is an output of the graph, the chosen value gets this name.`,
+    }] : [],
+    run: ({ input = noInput }) => change("delete_node", { path: node.path, input: input === noInput ? null : parseInt(input, 10) }, { address: `#graph=${encodeURIComponent(node.scope)}` }),
   });
 }
 
@@ -187,7 +187,7 @@ function drawGraph(drawing) {
 
 /** Return the element of a box, which links to its node or tensor. isFocus: whether this is the central node. */
 function drawBox(box, isFocus) {
-  const kinds = { input: "graph input", output: "graph output", weight: "weight", outer: "value from outside" };
+  const kinds = { input: "graph input", output: "graph output", weight: "weight", outer: "value of an outer graph" };
   const isNode = box.kind === "node";
   const target = isNode ? "node" : "tensor";
   const canGo = box.path && !isFocus;

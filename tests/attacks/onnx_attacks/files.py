@@ -185,7 +185,7 @@ range_attack("sum-overflow-unsigned", "Offset 2^64 - 16 and length 32.", offset=
 range_attack("offset-negative", "The offset is -16.", offset=-16, length=16)
 range_attack("length-negative", "The length is -1.", offset=0, length=-1)
 range_attack("offset-huge", "The offset has 400 digits.", offset="9" * 400, length=16)
-range_attack("empty-at-end", "Offset 2^50 and length 0 for a tensor without elements.", dims=(0,), offset=1 << 50,
+range_attack("empty-beyond-end", "Offset 2^50 and length 0 for a tensor without elements.", dims=(0,), offset=1 << 50,
     length=0)
 attack("missing-file", "The file does not exist.", model_with_location("nosuch.bin"))
 attack("file-too-short", "The file is empty.", model_with_location("void.bin"), files={"void.bin": b""})
