@@ -77,9 +77,7 @@ class Worker:
         try:
             data = pickle.dumps((function, argument))
         except Exception as error:
-            raise FieldValueError(
-                f"an argument, such as storage_options, can't be sent to another process: {error}"
-            ) from None
+            raise _argument_error(error) from None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -214,9 +212,14 @@ def _receive(calls: queue.SimpleQueue[tuple[Callable[[Any], Any], Any]]) -> None
             calls.put(
                 (
                     _fail,
-                    FieldValueError(f"an argument, such as storage_options, can't be sent to another process: {error}"),
+                    _argument_error(error),
                 )
             )
+
+
+def _argument_error(error: Exception) -> FieldValueError:
+    """Return the error for an argument of a call that can't be pickled or unpickled."""
+    return FieldValueError(f"an argument, such as storage_options, can't be sent to another process: {error}")
 
 
 def _fail(error: Exception) -> NoReturn:

@@ -14,7 +14,7 @@ from typing import Any
 
 from onnxwire.bridges.npy import read_npy
 from onnxwire.bridges.safetensors import list_tensors
-from onnxwire.errors import EditError, Error
+from onnxwire.errors import EditError, Error, count_text
 
 MAX_UPLOAD_BYTES = 1 << 36
 """Maximum size of an uploaded file."""
@@ -91,7 +91,7 @@ class Uploads:
         if len(self._uploads) >= MAX_UPLOADS:
             raise EditError(f"{MAX_UPLOADS} files were uploaded; save, and start `onnxwire view` again for more")
         if length > MAX_UPLOAD_BYTES:
-            raise EditError(f"{name} has {length:,} bytes; the limit is {MAX_UPLOAD_BYTES:,}")
+            raise EditError(f"{name} has {count_text(length, 'byte')}; the limit is {MAX_UPLOAD_BYTES:,}")
         with self._lock:
             if self._folder is None:
                 try:
@@ -104,7 +104,7 @@ class Uploads:
             free_bytes = length  # writing the file reports the error
         if length > free_bytes:
             raise EditError(
-                f"{name} has {length:,} bytes, but only {free_bytes:,} are free for temporary files; "
+                f"{name} has {count_text(length, 'byte')}, more than the {free_bytes:,} free for temporary files; "
                 "set TMPDIR to a folder with more space, and start `onnxwire view` again"
             )
         id = secrets.token_urlsafe(12)
