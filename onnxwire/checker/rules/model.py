@@ -26,7 +26,7 @@ from onnxwire.io.save import INLINE_LIMIT
 # Patterns are compiled when a document has a text that is tested.
 _REVERSE_DNS = r"[A-Za-z][A-Za-z0-9-]*(\.[A-Za-z0-9_-]+)+"
 _MARKUP = r"</?[A-Za-z][A-Za-z0-9]*(\s[^<>]*)?/?>|<!--"
-_NO_IDENTIFIER = "the name {name!r} is not a C90 identifier; use letters, digits and _ only, and no digit first"
+_NO_IDENTIFIER = "the name {name!r} is not a C90 identifier; use letters, digits and _, and begin with no digit"
 _NEEDS_IR_11 = "device configurations need IR version 11, but the IR version is {facts.ir_version}"
 
 # Numbers of withdrawn fields, by type.
