@@ -610,7 +610,7 @@ def unused_payload(facts: Facts) -> Iterator[Finding]:
         is_dead = np.append(liveness.is_dead_node, False)
         yield tensors.at(
             large_rows[is_dead[owners]],
-            "no output depends on this constant of {length:,} bytes, so it can be anything; remove it",
+            "no output depends on this constant of {length:,} bytes, so it may contain any data; remove it",
         )
 
     if facts.FunctionProto.n:
@@ -621,7 +621,7 @@ def unused_payload(facts: Facts) -> Iterator[Finding]:
         if len(uncalled_rows) >= _MIN_UNCALLED or functions.length[uncalled_rows].sum() >= _MIN_UNUSED_BYTES:
             yield functions.at(
                 uncalled_rows[:1],
-                "nothing calls this function{others}, so the code can be anything; remove it",
+                "nothing calls this function{others}, and code that nothing calls may contain any data; remove it",
                 others=lambda _: (
                     f" and {count_text(len(uncalled_rows) - 1, 'other')}" if len(uncalled_rows) > 1 else ""
                 ),
