@@ -388,7 +388,7 @@ def text_control(facts: Facts) -> Iterator[Finding]:
         facts, lambda text: _TEXT_CONTROL.search(text) is not None, facts.derive(_may_have_controls)
     )
     template = (
-        "the text has control characters, marks of direction or invisible tags, so a screen does not show all of it as it "
+        "the text has control characters, marks of direction or invisible tags, so that the screen does not show what "
         "is stored; remove them"
     )
     yield from _at_names(facts, is_reported, template, _TEXTS)

@@ -110,7 +110,7 @@ def total_elements(facts: Facts) -> Iterator[Finding]:
         node, count = node_and_total
         yield facts.NodeProto.each(
             {
-                node: f"up to this node, outputs whose size does not depend on an input have {count:,} elements together; "
+                node: f"up to this node, outputs whose size depends on no input have {count:,} elements together; "
                 "runtimes that fold constants keep them in memory"
             }
         )
