@@ -59,7 +59,7 @@ def tree_equality(facts: Facts) -> Iterator[Finding]:
             rows.append(row)
     yield nodes.at(
         rows,
-        "a branch of {op_type!r} tests for one value, as a hidden trigger would; learned trees compare with thresholds",
+        "a branch of {op_type!r} tests for equality, as a hidden trigger would; learned trees compare with thresholds",
     )
 
 

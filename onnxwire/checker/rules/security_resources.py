@@ -151,7 +151,8 @@ def endless_loop(facts: Facts) -> Iterator[Finding]:
     iteration_counts = facts.derive(ShapeBounds).endless_loops
     yield facts.NodeProto.at(
         iteration_counts,
-        "the condition of {op_type!r} is always true, so that the loop runs {count}; do not run the model",
+        "the condition of {op_type!r} is true in all evaluated iterations, so that the loop may run {count}; do not "
+        "run the model",
         count=iteration_counts,
     )
 
