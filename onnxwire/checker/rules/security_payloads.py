@@ -1,8 +1,8 @@
 """Rules of security: programs and archives inside a model, and weights that nothing reads.
 
-raw_data of at most 256 KiB is read completely, up to a total of 8 MiB. Of longer raw_data, the first bytes are read,
-those from byte 4,096 on, and the last ones. Of raw_data on servers, strings of attributes and unknown fields, only the
-first bytes are read. The rule of low bytes and the rules of texts and lists of numbers have limits of their own.
+raw_data of at most 256 KiB is read completely, up to a total of 8 MiB. Of other raw_data, 512 bytes each are read at
+the beginning, at byte 4,096 and at the end. Of raw_data on servers, strings of attributes and unknown fields, only the
+first 512 bytes are read. The rule of low bytes and the rules of texts and lists of numbers have limits of their own.
 """
 
 from __future__ import annotations
