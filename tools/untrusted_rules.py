@@ -10,9 +10,9 @@ PAGE = REPOSITORY_ROOT / "docs" / "untrusted.md"
 HEADING = "\n## Rules\n"
 INTRODUCTION = (
     "After the name of a rule, its severity, CWE and CVE, each entry begins with the requirement. A model that does "
-    "not meet it is reported with this severity; the rest explains the attack and the limits of the check. A rule whose "
-    'text begins with "Reports" requires nothing: it lists parts to inspect. Sources in `docs/` are files of the onnx '
-    "repository."
+    "not meet it is reported with this severity; the rest explains the attack and the limits of the check. A rule "
+    'whose text begins with "Reports" requires nothing: it lists parts to inspect. Sources in `docs/` are files of '
+    "the onnx repository."
 )
 TITLES_BY_GROUP = {
     "wire": "Readers disagree",
