@@ -9,9 +9,10 @@ REPOSITORY_ROOT = Path(__file__).parent.parent
 PAGE = REPOSITORY_ROOT / "docs" / "untrusted.md"
 HEADING = "\n## Rules\n"
 INTRODUCTION = (
-    "After the name of a rule, its severity and its CWE, each entry begins with the requirement. A model that does not "
-    "meet it is reported with this severity; the rest says how attacks use the violation. A rule whose text begins "
-    'with "Reports" requires nothing: it lists parts to inspect.'
+    "After the name of a rule, its severity, CWE and CVE, each entry begins with the requirement. A model that does "
+    "not meet it is reported with this severity; the rest explains the attack and the limits of the check. A rule "
+    'whose text begins with "Reports" requires nothing: it lists parts to inspect. Sources in `docs/` are files of '
+    "the onnx repository."
 )
 TITLES_BY_GROUP = {
     "wire": "Readers disagree",

@@ -100,6 +100,13 @@ def test_records_have_fields_and_offsets():
     assert _records(DUPLICATE_IR_VERSION) == [("`ir_version`", REPEATED, len(DUPLICATE_IR_VERSION) - 2)]
 
 
+def test_the_message_about_a_wide_packed_number_does_not_name_the_length_of_the_record():
+    numbers = b"\x01\x81\x80\x80\x80\x10"  # 1, and 2**32 + 1
+    tensor = b"\x10\x06\x2a" + bytes([len(numbers)]) + numbers  # data_type INT32, int32_data
+    (problem,) = onnxwire.check(tensor, onnxwire.TensorProto, untrusted=True, select="security-wire-number-range")
+    assert problem.message.startswith("a number of field `int32_data` has more bits than its type")
+
+
 # ir_version 8, then three records of field 99, or a graph in two pieces.
 @pytest.mark.parametrize("data", [b"\x08\x08" + b"\x98\x06\x01" * 3, b"\x08\x08\x3a\x00\x3a\x02\x0a\x00"])
 def test_only_repeated_records_of_known_fields_are_listed(data):

@@ -31,7 +31,7 @@ def random(facts: Facts) -> Iterator[Finding]:
     # Dropout has a random output in training mode.
     is_random[list(facts.derive(ShapeBounds).faults.get(TRAINING, ()))] = True
     yield nodes.at(
-        is_random, "the output of {op_type!r} differs in each run, so a test does not show the results of later runs"
+        is_random, "the output of {op_type!r} may differ in each run, so a test does not show the results of later runs"
     )
 
 
@@ -40,7 +40,7 @@ def unbounded_loop(facts: Facts) -> Iterator[Finding]:
     """Yield loops that end only by their condition."""
     yield facts.NodeProto.at(
         facts.derive(ShapeBounds).unbounded_loops,
-        "{op_type!r} ends only by its condition, which depends on data; run the model with a time limit",
+        "{op_type!r} ends only by its condition, which may never become false; run the model with a time limit",
     )
 
 
@@ -59,7 +59,7 @@ def tree_equality(facts: Facts) -> Iterator[Finding]:
             rows.append(row)
     yield nodes.at(
         rows,
-        "a branch of {op_type!r} tests for one value, as a hidden trigger would; learned trees compare with thresholds",
+        "a branch of {op_type!r} tests for equality, as a hidden trigger would; learned trees compare with thresholds",
     )
 
 

@@ -39,7 +39,7 @@ _NORMALIZED_CODE_OPERATORS = frozenset(map(_normalized_name, _CODE_OPERATORS))
 _FILE_OPERATORS = ("ReadFile", "ImageReader", "LoadImage", "WriteFile", "FileReader", "AudioReader", "LoadFile")
 # Words in the names of attributes that contain the name of a file or an address.
 _FILE_WORDS = ("file", "path", "filename", "library", "lib", "dll", "module", "url", "uri", "plugin", "script")
-# Operators that contain a program for a device.
+# Operators that contain or load a program for a device.
 _COMPILED_OPERATORS = ("EPContext", "TRTEngine", "TRT_Engine", "TensorRTEngine", "NcnnModel", "RknnOp")
 # Domains of operators of onnxruntime and its extensions, and of functions that PyTorch's exporter writes.
 _KNOWN_DOMAINS = (
@@ -115,11 +115,11 @@ def code_file(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-code-compiled", "NodeProto")
 def compiled(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes that contain a program for a device."""
+    """Yield nodes that contain or load a program for a device."""
     nodes = facts.NodeProto
     yield nodes.at(
         facts.are_among(nodes.op_type, _COMPILED_OPERATORS),
-        "{op_type!r} contains a program for a device, which no check covers; compile it from a graph yourself",
+        "{op_type!r} contains or loads a program for a device, which no check covers; compile it from a graph yourself",
     )
 
 

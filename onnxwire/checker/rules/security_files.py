@@ -197,12 +197,13 @@ def own_model(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-key", "StringStringEntryProto")
 def attribute_key(facts: Facts) -> Iterator[Finding]:
-    """Yield keys of external_data that are names of Python attributes."""
+    """Yield keys of external_data that begin with __ or contain a dot."""
     entries = facts.StringStringEntryProto
     rows = true_rows(entries.derive(External).is_entry)
     yield entries.at(
         rows[facts.matching(lambda key: key.startswith("__") or "." in key, entries.key[rows])],
-        "the key {key!r} is the name of a Python attribute, which onnx up to 1.20.1 sets on its own objects; remove it",
+        "the key {key!r} begins with __ or contains a dot, and onnx up to 1.20.1 sets keys as attributes of its own "
+        "objects; remove it",
     )
 
 

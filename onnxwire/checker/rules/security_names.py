@@ -329,7 +329,7 @@ def length(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-name-injection")
 def injection(facts: Facts) -> Iterator[Finding]:
-    """Yield names and texts that programs can interpret as commands, formulas, formats or paths.
+    """Yield names and texts that programs can interpret as commands, formulas, format strings or paths.
 
     Texts with private keys or the addresses of metadata services are also reported.
     """
@@ -340,7 +340,7 @@ def injection(facts: Facts) -> Iterator[Finding]:
     is_reported = _are_accepted(
         facts, lambda text: len(text) <= _MAX_NAME_CHARS and _INJECTION.search(text) is not None, candidates
     )
-    template = "programs can interpret the name {text!a} as a command, formula, format or path; rename it"
+    template = "programs can interpret the name {text!a} as a command, formula, format string or path; rename it"
     yield from _at_names(facts, is_reported, template, _COLUMNS)
     if "StringStringEntryProto" in facts.present:
         entries = facts.StringStringEntryProto
@@ -348,7 +348,7 @@ def injection(facts: Facts) -> Iterator[Finding]:
         reported_ids = [id for id, value in values.items() if _TEXT_INJECTION.search(value.decode("utf-8", "replace"))]
         yield entries.at(
             np.isin(entries.value, reported_ids),
-            "the value of {key!r} contains a command, formula, format, path, address or private key; remove it",
+            "the value of {key!r} contains a command, formula, format string, path, address or private key; remove it",
         )
     is_reported = _are_accepted(
         facts, lambda text: _PROMPT.search(text[:_MAX_TEXT_CHARS]) is not None, texts.contain(_PROMPT_WORDS)
@@ -388,6 +388,7 @@ def text_control(facts: Facts) -> Iterator[Finding]:
         facts, lambda text: _TEXT_CONTROL.search(text) is not None, facts.derive(_may_have_controls)
     )
     template = (
-        "the text has control characters or marks of direction, which change how it appears on the screen; remove them"
+        "the text has control characters, marks of direction or invisible tags, so that the screen does not show what "
+        "is stored; remove them"
     )
     yield from _at_names(facts, is_reported, template, _TEXTS)

@@ -1,8 +1,8 @@
 """Rules of security: programs and archives inside a model, and weights that nothing reads.
 
-raw_data of at most 256 KiB is read completely, up to a total of 8 MiB. Of longer raw_data, the first bytes are read,
-those from byte 4,096 on, and the last ones. Of raw_data on servers, strings of attributes and unknown fields, only the
-first bytes are read. The rule of low bytes and the rules of texts and lists of numbers have limits of their own.
+raw_data of at most 256 KiB is read completely, up to a total of 8 MiB. Of other raw_data, 512 bytes each are read at
+the beginning, at byte 4,096 and at the end. Of raw_data on servers, strings of attributes and unknown fields, only the
+first 512 bytes are read. The rule of low bytes and the rules of texts and lists of numbers have limits of their own.
 """
 
 from __future__ import annotations
@@ -610,7 +610,7 @@ def unused_payload(facts: Facts) -> Iterator[Finding]:
         is_dead = np.append(liveness.is_dead_node, False)
         yield tensors.at(
             large_rows[is_dead[owners]],
-            "no output depends on this constant of {length:,} bytes, so it can be anything; remove it",
+            "no output depends on this constant of {length:,} bytes, so it may contain any data; remove it",
         )
 
     if facts.FunctionProto.n:
@@ -621,7 +621,7 @@ def unused_payload(facts: Facts) -> Iterator[Finding]:
         if len(uncalled_rows) >= _MIN_UNCALLED or functions.length[uncalled_rows].sum() >= _MIN_UNUSED_BYTES:
             yield functions.at(
                 uncalled_rows[:1],
-                "nothing calls this function{others}, so the code can be anything; remove it",
+                "nothing calls this function{others}, and code that nothing calls may contain any data; remove it",
                 others=lambda _: (
                     f" and {count_text(len(uncalled_rows) - 1, 'other')}" if len(uncalled_rows) > 1 else ""
                 ),

@@ -104,12 +104,15 @@ def text(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-total", "NodeProto")
 def total_elements(facts: Facts) -> Iterator[Finding]:
-    """Yield the first node at which the constants have too many elements together."""
+    """Yield the first node at which outputs whose size depends on no input have too many elements together."""
     node_and_total = facts.derive(ShapeBounds).total
     if node_and_total is not None:
         node, count = node_and_total
         yield facts.NodeProto.each(
-            {node: f"the constants that nodes make have {count:,} elements together; runtimes keep them in memory"}
+            {
+                node: f"up to this node, outputs whose size depends on no input have {count:,} elements together; "
+                "runtimes that fold constants keep them in memory"
+            }
         )
 
 
@@ -148,7 +151,8 @@ def endless_loop(facts: Facts) -> Iterator[Finding]:
     iteration_counts = facts.derive(ShapeBounds).endless_loops
     yield facts.NodeProto.at(
         iteration_counts,
-        "the condition of {op_type!r} is always true, so that the loop runs {count}; do not run the model",
+        "the condition of {op_type!r} is true in all evaluated iterations, so that the loop may run {count}; do not "
+        "run the model",
         count=iteration_counts,
     )
 
@@ -261,8 +265,8 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-rank")
 def rank(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors, types and nodes with more dimensions than programs represent."""
-    template = "the shape has {rank} dimensions, and programs represent at most 64; do not load the model"
+    """Yield tensors, types and nodes with more dimensions than numpy represents."""
+    template = "the shape has {rank} dimensions, and numpy represents at most 64; do not load the model"
     for name, field in (("TensorProto", "dims"), ("TensorShapeProto", "dim")):
         if name in facts.present:
             sheet = facts[name]
@@ -272,7 +276,7 @@ def rank(facts: Facts) -> Iterator[Finding]:
         ranks_by_node = facts.derive(ShapeBounds).faults.get(RANK, {})
         yield facts.NodeProto.at(
             ranks_by_node,
-            "{op_type!r} requires {rank} dimensions, and programs represent at most 64; do not run the model",
+            "{op_type!r} requires {rank} dimensions, and numpy represents at most 64; do not run the model",
             rank=ranks_by_node,
         )
 
@@ -330,8 +334,8 @@ def function_depth(facts: Facts) -> Iterator[Finding]:
     depths = _rows_above(facts.derive(InlinedSizes).depths, _MAX_CALL_DEPTH)
     yield facts.FunctionProto.at(
         depths,
-        "calls below function {name!r} are nested {depth:.0f} levels deep, which exhausts the stack of runtimes; do "
-        "not load the model",
+        "a call of function {name!r} leads to {depth:.0f} nested calls, which exhausts the stack of runtimes; do not "
+        "load the model",
         depth=depths,
     )
 
@@ -349,8 +353,8 @@ def nesting(facts: Facts) -> Iterator[Finding]:
         types = facts.TypeProto
         yield types.at(
             true_rows(types.depth > _MAX_TYPE_DEPTH)[:1],
-            "types of sequences, maps and optional values are nested more than 15 levels deep, which exhausts the "
-            "stack of programs that visit types recursively",
+            "the type is nested more than 63 messages deep in the model, which exhausts the stack of programs that "
+            "visit types recursively",
         )
 
 

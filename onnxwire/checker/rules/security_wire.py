@@ -50,8 +50,8 @@ _TEMPLATES = {
     ),
     "security-wire-number-range": (
         WIDE_NUMBER,
-        "the value of field {field}, whose low 64 bits are {value:,}, has more bits than its type, and readers differ "
-        "in which bits they drop; write a value in range",
+        "a number of field {field} has more bits than its type, and readers differ in which bits they drop; write a "
+        "number in range",
     ),
     "security-wire-tag-length": (
         LONG_TAG,
