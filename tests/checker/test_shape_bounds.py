@@ -8,6 +8,7 @@ from onnx import TensorProto, helper
 import onnxwire
 from onnxwire.checker.constant_inputs import ARGUMENT
 from onnxwire.checker.facts import Facts
+from onnxwire.checker.node_call import Scope
 from onnxwire.checker.rules.security_resources import has_slow_repeats
 from onnxwire.checker.shape_bounds import ShapeBounds
 from onnxwire.checker.small_constants import SmallConstants
@@ -145,6 +146,15 @@ def _bounds(data):
     return Facts(Document(data), onnxwire.ModelProto).derive(ShapeBounds)
 
 
+def _output_shape(data):
+    """Return the dims that ShapeBounds computes for the value y of a model's graph."""
+    facts = Facts(Document(data), onnxwire.ModelProto)
+    main_graph = facts.GraphProto.under("ModelProto.graph").tolist().index(True)
+    scope = Scope(None)
+    facts.derive(ShapeBounds)._run_graph(main_graph, scope, [])
+    return list(scope.values[facts.find("y")].shape)
+
+
 def test_elements_of_float16_in_int32_data_are_decoded_from_their_bits():
     tensor = helper.make_tensor("c", TensorProto.FLOAT16, [2], [1.5, -2.0])
     data = helper.make_model(helper.make_graph([], "g", [], [], [tensor])).SerializeToString()
@@ -172,6 +182,16 @@ def test_parts_of_a_string_are_not_counted_as_long_as_the_string(op_type, is_rep
         _node("Expand", ["parts", "shape"]),
     ]
     assert bool(_bounds(_model(nodes, {"shape": [1 << 22, 1]})).texts) == is_reported
+
+
+@each("string, doc_string, is_reported", [("a" * (1 << 13), "", True), ("a", "a" * (1 << 13), False)], ids=str)
+def test_only_the_strings_of_a_tensor_count_as_its_strings(string, doc_string, is_reported):
+    tensor = helper.make_tensor("text", TensorProto.STRING, [1], [string])
+    tensor.doc_string = doc_string
+    shape = onnx.numpy_helper.from_array(np.array([1 << 18]), "shape")
+    graph = helper.make_graph([_node("Expand", ["text", "shape"])], "g", [], [], [tensor, shape])
+    texts = _bounds(helper.make_model(graph).SerializeToString()).texts
+    assert list(texts.values()) == ([len(string) << 18] if is_reported else [])
 
 
 def test_max_elements_is_the_limit_of_small_values_too():
@@ -244,6 +264,12 @@ def test_a_loop_that_multiplies_a_size_is_found():
     assert bounds.elements and not bounds.endless_loops
 
 
+@each("trips", [10, 64, 65, 66, 1000])
+def test_a_loop_that_adds_to_a_value_adds_in_each_iteration(trips):
+    body = [_node("Constant", [], "part", value_floats=[1.0] * 7), _node("Concat", ["v", "part"], "u", axis=0)]
+    assert _output_shape(_loop_model(body, trips)) == [16 + 7 * trips]
+
+
 def test_a_loop_is_endless_if_its_condition_is_known_to_hold():
     assert _bounds(_loop_model([RELU_NODE, _node("Less", ["i", "far"], "e")], None, "e")).endless_loops
     assert not _bounds(_loop_model([RELU_NODE, _node("Greater", ["x", "far"], "e")], None, "e")).endless_loops
@@ -260,6 +286,40 @@ def test_the_evaluation_of_nested_loops_stops_when_the_budget_is_exhausted():
         body = [*graph.node, RELU_NODE]
     # The evaluation stops soon after the budget is exhausted; without a limit, its cost is exponential in the depth.
     assert _bounds(_loop_model(body, 1 << 40)).budget > -100_000
+
+
+SHAPED_NODES = {
+    "axis of OneHot": ([_node("OneHot", ["i", "depth", "off_on"], axis=0)], [5, 2, 3]),
+    "last axis of OneHot": ([_node("OneHot", ["i", "depth", "off_on"])], [2, 3, 5]),
+    "cropped axes": ([_node("CenterCropPad", ["i", "depth"], axes=[1])], [2, 5]),
+    "grid of images": ([_node("AffineGrid", ["theta", "images"])], [2, 4, 5, 2]),
+    "parts of strings": ([_node("StringSplit", ["words"])], [2, None]),
+}
+
+
+@each("name", SHAPED_NODES)
+def test_the_shape_of_an_output_is_that_of_the_operator(name):
+    nodes, expected = SHAPED_NODES[name]
+    constants = {
+        "i": np.zeros((2, 3), np.int64),
+        "depth": np.array([5]),
+        "off_on": np.float32([0, 1]),
+        "theta": np.zeros((2, 2, 3), np.float32),
+        "images": np.array([2, 100, 4, 5]),
+        "words": np.array(["a b", "c"], object),
+    }
+    assert _output_shape(_model(nodes, constants)) == expected
+
+
+def test_the_elements_of_a_clip_with_an_unknown_limit_are_unknown():
+    for limits, is_reported in ((["", "seven"], True), (["", "n"], False)):
+        nodes = [
+            _node("Size", ["x"], "n"),
+            _node("Clip", ["nine", *limits], "index"),
+            _node("Gather", ["x", "index"], axis=1),
+        ]
+        bounds = _bounds(_model(nodes, {"nine": np.int64(9), "seven": np.int64(7)}))
+        assert bool(bounds.faults.get("index")) == is_reported
 
 
 def test_an_index_beyond_a_lower_bound_of_a_dimension_is_not_reported():

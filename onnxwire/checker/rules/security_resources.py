@@ -96,7 +96,7 @@ def text(facts: Facts) -> Iterator[Finding]:
     sizes = facts.derive(ShapeBounds).texts
     yield facts.NodeProto.at(
         sizes,
-        "the strings of {op_type!r} have at least {size:,} bytes together, more than max_elements "
+        "the strings of {op_type!r} have about {size:,} bytes together, more than max_elements "
         "({facts.max_elements:,}) permits; do not run the model, or raise --max-elements",
         size=sizes,
     )
@@ -104,23 +104,26 @@ def text(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-total", "NodeProto")
 def total_elements(facts: Facts) -> Iterator[Finding]:
-    """Yield the first node at which the constants have too many elements together."""
+    """Yield the first node at which large outputs, of sizes that no input determines, exceed a limit of their sum."""
     node_and_total = facts.derive(ShapeBounds).total
     if node_and_total is not None:
         node, count = node_and_total
         yield facts.NodeProto.each(
-            {node: f"the constants that nodes make have {count:,} elements together; runtimes keep them in memory"}
+            {
+                node: f"large outputs of nodes up to this one have {count:,} elements together, whatever the inputs "
+                "of the model are; do not run the model"
+            }
         )
 
 
 @rule("security-resource-hidden", "NodeProto")
 def hidden_size(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a size that is computed from constants by operators that `ShapeBounds` does not evaluate."""
+    """Yield nodes with a size that depends on constants only, but that `ShapeBounds` does not compute."""
     positions = facts.derive(ShapeBounds).hidden_sizes
     yield facts.NodeProto.at(
         positions,
-        "input[{position}] of {op_type!r}, which determines a size, is computed from constants by operators that the "
-        "check does not evaluate; store the result as a constant",
+        "input[{position}] of {op_type!r}, which determines a size, depends on constants only, but the check cannot "
+        "compute it; store its elements in the model",
         position=positions,
     )
 
