@@ -306,7 +306,7 @@ def _test_roi_pool(call: Call) -> Faults:
 
 
 def _test_compress(call: Call) -> Faults:
-    """Test that the condition of Compress is not longer than the attribute axis, if there is one, permits."""
+    """Test that the condition of Compress is not longer than the axis, if the node has the attribute axis."""
     condition_length, value = size_of(value_of(call, 1), 0), value_of(call, 0)
     if call.attribute("axis") is not None and condition_length is not None:
         size = size_of(value, call.int("axis", 0))
@@ -330,7 +330,7 @@ def rank_of(call: Call) -> int | None:
 
 
 def _test_axis_numbers(axes: list[int], rank: int | None) -> Faults:
-    """Yield a fault for the first axis that is out of range for the rank. Axes of scalars are those of vectors."""
+    """Yield a fault for the first axis that is out of range for the rank. Scalars count as vectors."""
     invalid_axes = [] if rank is None else [axis for axis in axes if not -max(rank, 1) <= axis < max(rank, 1)]
     if invalid_axes:
         yield INDEX, f"axis {invalid_axes[0]:,}"
@@ -606,7 +606,7 @@ def _test_box_count(call: Call) -> Faults:
 
 
 def _test_coefficients(call: Call) -> Faults:
-    """Test that linear models and support vector machines have rows of coefficients, one for each feature."""
+    """Test that each row of coefficients of linear models and support vector machines has one for each feature."""
     size = size_of(value_of(call, 0), -1)
     if not size:
         return

@@ -99,7 +99,7 @@ class NodeCall:
         return None if tensor < 0 else self.owner.constants.extent(tensor)
 
     def count(self, name: str) -> builtins.int:
-        """Return the number of integers or strings of an attribute; 0 if it is absent, or a reference."""
+        """Return the number of integers or strings of an attribute; 0 if it is absent or has a ref_attr_name."""
         row = self.owner.constants.attribute_rows(self.node).get(name)
         if row is None:
             return 0

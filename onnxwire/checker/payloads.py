@@ -188,10 +188,11 @@ class Payloads:
 class Numbers:
     """The values in lists of varints, as columns for TensorProto.
 
-    count: the number of entries; -1 for a packed list that is not counted, for example because it has more than 1 MiB.
+    count: the number of entries; -1 for a list with packed records that is not counted, for example because it has more
+    than 1 MiB.
     low, high, last: the minimum, the maximum and the last value in the first 64 KiB of a list; 0 for a list that is
     empty or not scanned. 64-bit values are compared as unsigned numbers, and stored as signed ones. is_whole: whether
-    these are all values of a nonempty list. At most 16 MiB of a document are scanned.
+    these are all values of a nonempty list. At most 16 MiB of the field in a document are scanned.
     """
 
     def __init__(self, facts: Facts, field: str) -> None:
@@ -225,7 +226,7 @@ def uint64_numbers(facts: Facts) -> Numbers:
 def max_and_last_raw_bytes(facts: Facts) -> tuple[Any, Any]:
     """Return two columns: the greatest byte in the first 64 KiB of booleans, and the last byte if it has unused bits.
 
-    Both are 0 where there is no such byte. At most 16 MiB of a document are scanned.
+    Both are 0 where there is no such byte, or it is not read. Of booleans, at most 16 MiB of a document are scanned.
     """
     payloads = facts.derive(Payloads)
     is_inline = payloads.has("raw_data")
@@ -253,7 +254,7 @@ def first_faulty_strings(facts: Facts) -> tuple[Any, Any]:
     """Return two columns: the index of the first string that is not UTF-8, and that of the first string with a
     byte-order mark or a trailing NUL; -1 for none.
 
-    The first 1 MiB of a tensor is scanned, and 16 MiB of a document.
+    At most the first 1 MiB of a tensor, and 16 MiB of a document, are scanned.
     """
     has_strings = facts.derive(Payloads).has("string_data")
     if not has_strings.any():

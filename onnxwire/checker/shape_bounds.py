@@ -57,8 +57,8 @@ MAX_INPUT_DEPENDENT_FACTOR = 64
 # A value that is computed from stored tensors may have this multiple of the elements of the largest one, even if that
 # is more than the other limits.
 MAX_STORED_FACTOR = 16
-# A value of fewer elements is accepted and not summed, unless its strings are too long, or it is empty and its other
-# dims have a product of 2**63 or more. The threshold is max_elements / _MIN_COUNTED_DIVISOR, but at most
+# A value of fewer elements than a threshold is accepted and not summed, unless its strings are too long, or it is empty
+# and its other dims have a product of 2**63 or more. The threshold is max_elements / _MIN_COUNTED_DIVISOR, but at most
 # _MIN_COUNTED_ELEMENTS.
 _MIN_COUNTED_ELEMENTS, _MIN_COUNTED_DIVISOR = 1 << 20, 128
 _MAX_BODY_RUNS = 64  # maximum number of successive iterations of a loop that are evaluated
@@ -96,7 +96,7 @@ class ShapeBounds:
     hidden_sizes: nodes with a size that depends on constants only but is not computed, for example because operators
     that are not evaluated produce it, and the index of the input that contains the size. faults: by kind (see
     constant_inputs.py) and row of the node, a text about the fault. contradicted_shapes: for each ValueInfoProto that
-    declares another shape than its node produces, the first eight dims of the produced shape.
+    declares another shape than the exactly known one of its value, the first eight dims of the latter.
     total: the first node at which the sum of the elements of summed outputs exceeds the limit, and the sum; or None.
     """
 
@@ -149,12 +149,13 @@ class ShapeBounds:
         self._depth = 0  # number of nested calls that are being evaluated
         self._trips = 1  # product of the iterations of the enclosing loops
         self._recursive: set[int] = set()  # see `FunctionCalls.recursive`
+        # Names of sheets and lists.
         counted_names = ("NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto.input", "FunctionProto.output")
         budget = sum(map(facts.count, counted_names)) * _BUDGET_FACTOR + _MIN_BUDGET
         if self._calls is not None:
             calls = facts.derive(FunctionCalls)
             self._recursive, self.budget = calls.recursive, budget
-            for vertex in calls.order.tolist():
+            for vertex in calls.order.tolist():  # vertex i + 1 is function i
                 if vertex != MAIN:
                     self._run_with_unknown_arguments(vertex - 1)
         self.budget = budget
@@ -282,7 +283,7 @@ class ShapeBounds:
         return rows[starts[graph] : starts[graph + 1]]
 
     def _compare_with_declared(self, graph: int, scope: Scope, names: Sequence[int]) -> None:
-        """Record the values of a graph whose declared shapes contradict the shapes that its nodes produce.
+        """Record the values of a graph whose declared shapes contradict the computed ones.
 
         names: the column ValueInfoProto.name.
         """

@@ -136,7 +136,7 @@ def _size(call: Call) -> Value:
 def _by_shape(input: int | None, name: str = "shape") -> Operator:
     """Return the function of operators whose output has the shape that an input, or else an attribute, contains.
 
-    input: the index of the input, None for the attribute alone. name: the attribute.
+    Col2Im has further dims before it. input: the index of the input, None for the attribute alone. name: the attribute.
     """
 
     def function(call: Call) -> Value | None:
@@ -608,7 +608,7 @@ def _shift(call: Call) -> Value:
 
 
 def _logical_operator(deciding: bool, operation: Callable[..., Any]) -> Operator:
-    """Return the function of a logical operator: the result is `deciding` if a single element equals `deciding`."""
+    """Return the function of a logical operator: an operand of one element that is `deciding` determines the result."""
 
     def function(call: Call) -> Value:
         for value in call.inputs:

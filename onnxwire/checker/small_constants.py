@@ -143,7 +143,7 @@ class SmallConstants:
         return self._extents[tensor]
 
     def head(self, tensor: int, n: int) -> bytes:
-        """Return the first n bytes, or fewer, of the elements of a tensor with raw_data or a short one; otherwise b"".
+        """Return the first n bytes of a tensor's elements, or all; b"" if it is not short and has no raw_data.
 
         tensor: the row of TensorProto.
         """

@@ -192,7 +192,7 @@ def argument(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-shape", "NodeProto", "ValueInfoProto")
 def contradicted_shapes(facts: Facts) -> Iterator[Finding]:
-    """Yield values whose declared shape differs from the shape that their node produces."""
+    """Yield values whose declared shape differs from the computed one."""
     shapes = facts.derive(ShapeBounds).contradicted_shapes
     yield facts.ValueInfoProto.at(
         shapes, "value {name!r} has the shape {shape}, and another is declared; do not run the model", shape=shapes
