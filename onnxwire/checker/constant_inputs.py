@@ -101,12 +101,12 @@ def _test_selected(call: Call) -> Faults:
 
 
 def _index_numbers(call: Call, index: int) -> list[int] | tuple[int, ...]:
-    """Return the integers of an input; of a long stored tensor, only the least and the greatest one."""
+    """Return the integers of an input; of a long stored tensor, only the least and the greatest one; () if unknown."""
     return integers_of(call, index) or call.extent(index) or ()
 
 
 def _test_elements(call: Call) -> Faults:
-    """Test the indices of GatherElements: their range, their rank, which is that of the value, and their sizes."""
+    """Test the indices of GatherElements and ScatterElements: their range, rank and shape, which must fit the value."""
     yield from _test_selected(call)
     value, indices = value_of(call, 0), value_of(call, 1)
     if value is None or indices is None or value.shape is None or indices.shape is None:
@@ -352,7 +352,7 @@ def _test_reshape(call: Call) -> Faults:
     dims = integers_of(call, 1)
     yield from _test_rank(call)
     if call.int("allowzero", 0) and 0 in dims and -1 in dims:
-        yield ARGUMENT, "dims with both 0 and -1, and allowzero"
+        yield ARGUMENT, "both 0 and -1 in its dims, although allowzero is set"
     if dims.count(-1) > 1 or min(dims, default=0) < -1:
         yield ARGUMENT, f"the invalid dims {dims[:8]}"
     rank = rank_of(call)

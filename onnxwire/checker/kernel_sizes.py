@@ -262,7 +262,7 @@ BUFFERS: dict[str, Callable[[Call], Value | None]] = {
     "QAttention": _attention_scores,
     "SplitToSequence": _sequence_cost,
 }
-# Operators whose size may be greater than their function above returns.
+# Operators whose output may be larger than the size that their function above returns.
 INEXACT_SIZE_LIBRARY_OPERATORS = (
     "RelativePositionBias", "UnfoldTensor", "FusedConv", "NhwcMaxPool", "DeformConv", "BeamSearch", "WhisperBeamSearch",
     "GreedySearch", "Sampling", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "TfIdfVectorizer", "RNN", "GRU", "LSTM",

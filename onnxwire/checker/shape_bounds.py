@@ -81,6 +81,8 @@ _SEQUENCE_OPERATORS = frozenset(
 _SIZING_OPERATORS = frozenset(
     ("ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "RandomNormal", "RandomUniform", "Pad", "Resize")
 )
+# By operator: the indices of the inputs whose elements determine the shape of the output. Without them, it is a bound.
+_SHAPE_INPUTS = SIZE_INPUTS | {"Pad": (1, 3), "Reshape": (1,), "Squeeze": (1,)}
 
 
 class ShapeBounds:
@@ -418,7 +420,7 @@ class ShapeBounds:
         return Result(values, self._recorded_faults, self._total - total_before)
 
     def _record_fault(self, faults: dict[int, Any], node: int, fault: Any) -> None:
-        """Record a fault of a node in one of the attributes of this class, unless the node has one there."""
+        """Record a fault of a node in `faults`, a dict of this object, unless it contains one of the node."""
         faults.setdefault(node, fault)
         self._recorded_faults.append((faults, fault))
 
@@ -456,6 +458,9 @@ class ShapeBounds:
             is_exact &= value.is_exact
             is_certain &= value is OMITTED or (value.shape is not None and None not in value.shape)
         is_lower_bound |= call.op_type not in EXACT_SIZE_OPERATORS and (function >= 0 or not is_certain)
+        for index in _SHAPE_INPUTS.get(call.op_type, ()):
+            shape_input = call.value(index)
+            is_lower_bound |= shape_input is not None and shape_input is not OMITTED and shape_input.data is None
         if call.op_type == "Reshape" and min(integers_of(call, 1) or (0,)) > 0:
             is_lower_bound = False  # input 1 contains the shape
         values: list[Value | None] = []
@@ -541,7 +546,10 @@ class ShapeBounds:
         return values
 
     def _call_key(self, function: int, call: NodeCall) -> Hashable:
-        """Return the key of a call in the cache of results, or None. Unknown arguments at the end are omitted."""
+        """Return the key of a call in the cache of results, without unknown arguments at the end.
+
+        Returns None if the attributes have no key, and in a loop, since findings about nested loops depend on `_trips`.
+        """
         attributes = self._attribute_key(call.node, call.scope)
         if attributes is None or self._trips > 1:
             return None

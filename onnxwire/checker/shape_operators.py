@@ -225,11 +225,8 @@ def _resize(call: Call) -> Value:
     value = _first_input(call)
     sizes = call.ints("sizes", 3) if call.op_type == "Resize" else None
     axes = call.ints("axes")
-    scales = None
-    for index in (2, 1):
-        scale_input = call.value(index)
-        if scale_input is not None and scale_input.data and scales is None:
-            scales = scale_input.data
+    scale_input = call.value(2 if len(call.inputs) > 2 else 1)  # with more than two inputs, input 1 is a region
+    scales = scale_input.data if scale_input is not None else None
     if call.op_type == "Upsample" and scales is None:
         scales = call.floats("scales")
     rank = len(value.shape) if value.shape is not None else len(sizes or scales or ())
@@ -481,7 +478,9 @@ def _crop_pad(call: Call) -> Value | None:
     shape = list(value.shape)
     for axis, size in zip(axes, target.shape, strict=False):
         shape[_axis(axis, len(shape))] = size
-    return Value(tuple(shape), None, value.depends_on_input and max(target.shape, default=0) < _LARGE_PAD)
+    return Value(
+        tuple(shape), None, value.depends_on_input and max((size or 0 for size in target.shape), default=0) < _LARGE_PAD
+    )
 
 
 def _affine_grid(call: Call) -> Value | None:

@@ -331,6 +331,32 @@ def test_an_index_beyond_a_lower_bound_of_a_dimension_is_not_reported():
     assert not ShapeBounds(Facts(Document(_model(nodes, {"i": np.int64(3)})), onnxwire.ModelProto)).faults
 
 
+@each("op_type", ["Expand", "Tile", "Pad", "Reshape", "Squeeze"])
+def test_an_axis_or_index_of_an_output_of_unknown_shape_is_not_reported(op_type):
+    nodes = [
+        _node("Shape", ["x"], "sizes"),
+        _node("Concat", ["sizes", "sizes"], "pads", axis=0),
+        _node("Slice", ["sizes", "zero", "one"], "axes"),
+        _node(op_type, ["v", {"Pad": "pads", "Squeeze": "axes"}.get(op_type, "sizes")], "output"),
+        _node("Gather", ["output", "three"], axis=1 if op_type == "Reshape" else 0),
+        _node("Transpose", ["output"], "z", perm=[1, 0]),
+    ]
+    v = np.zeros({"Reshape": 8, "Squeeze": (1, 9, 1)}.get(op_type, (1, 1)), np.float32)
+    constants = {"v": v, "zero": np.array([0]), "one": np.array([1]), "three": np.int64(3)}
+    assert not _bounds(_model(nodes, constants)).faults
+
+
+def test_a_resize_to_unknown_sizes_does_not_use_the_region_as_scales():
+    nodes = [
+        _node("Shape", ["x"], "s"),
+        _node("Concat", ["s", "s"], "sizes", axis=0),
+        _node("Resize", ["v", "region", "", "sizes"]),
+    ]
+    constants = {"v": np.zeros((1, 1, 2, 2), np.float32), "region": np.full(8, 1 << 10, np.float32)}
+    bounds = _bounds(_model(nodes, constants))
+    assert not bounds.elements and not bounds.overflows
+
+
 @each("n_out_of_range, is_reported", [(1000, True), (1, True), (0, False)], ids=str)
 def test_each_of_many_indices_is_compared(n_out_of_range, is_reported):
     indices = np.zeros(1000, np.int64)
