@@ -591,7 +591,7 @@ class ShapeBounds:
     # Control flow
 
     def _run_if(self, call: NodeCall) -> list[Value]:
-        """Return the outputs of the branch that a known condition selects; otherwise the larger output of each pair."""
+        """Return the outputs of the branch that a known condition selects; otherwise the larger ones of both."""
         bodies = self.bodies(call.node)
         results = [self._run_graph(graph, Scope(call.scope), []) for graph in bodies.values()]
         condition = call.value(0)

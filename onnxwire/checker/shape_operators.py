@@ -191,11 +191,11 @@ def _tile(call: Call) -> Value:
 
 
 def _range(call: Call) -> Value | None:
-    """Return the size of Range, and the elements if they are few; None if a bound is unknown."""
-    bounds = [call.value(i) for i in range(3)]
-    if any(bound is None or bound.data is None or len(bound.data) != 1 for bound in bounds):
+    """Return the size of Range, and the elements if they are few; None if its inputs are unknown."""
+    inputs = [call.value(i) for i in range(3)]
+    if any(value is None or value.data is None or len(value.data) != 1 for value in inputs):
         return None
-    start, limit, delta = (bound.data[0] for bound in bounds if bound is not None and bound.data is not None)
+    start, limit, delta = (value.data[0] for value in inputs if value is not None and value.data is not None)
     depends_on_input = _depends_on_input(call)
     try:
         count = max(math.ceil((limit - start) / delta), 0)

@@ -40,7 +40,7 @@ def unbounded_loop(facts: Facts) -> Iterator[Finding]:
     """Yield loops that end only by their condition."""
     yield facts.NodeProto.at(
         facts.derive(ShapeBounds).unbounded_loops,
-        "{op_type!r} ends only by its condition, which depends on data; run the model with a time limit",
+        "only its condition ends {op_type!r}, after an unknown number of iterations; run the model with a time limit",
     )
 
 

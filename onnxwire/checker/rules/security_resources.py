@@ -167,10 +167,10 @@ def iterations(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-index", "NodeProto")
 def index(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a constant index out of range."""
+    """Yield nodes with a constant, such as an index, that is out of range."""
     indices = facts.derive(ShapeBounds).faults.get(INDEX, {})
     yield facts.NodeProto.at(
-        indices, "{op_type!r} has the constant {number}, which is out of range; do not run the model", number=indices
+        indices, "a constant of {op_type!r} is out of range: {constant}; do not run the model", constant=indices
     )
 
 
