@@ -512,7 +512,10 @@ def _multinomial(call: Call) -> Value:
 
 
 def _reduction(operation: Callable[[list[Any]], Any]) -> Operator:
-    """Return the function of an operator that reduces a vector or scalar to one number."""
+    """Return the function of an operator that reduces a vector or scalar to one number.
+
+    layout_operators.py uses it for vectors and scalars only.
+    """
 
     def function(call: Call) -> Value | None:
         value = _first_input(call)
@@ -533,7 +536,11 @@ def _where(call: Call) -> Value:
         return elementwise(lambda test, if_true, if_false: if_true if test else if_false, [condition, *values])
     if condition.data is not None and len(condition.data) == 1:
         selected = values[0] if condition.data[0] else values[1]
-        return Value(elementwise(None, [condition, *values]).shape, selected.data, selected.depends_on_input)
+        result = Value(elementwise(None, [condition, *values]).shape, None, selected.depends_on_input)
+        if selected.data is not None and result.size <= MAX_ELEMENTS:
+            data = selected.data * result.size if len(selected.data) == 1 else selected.data
+            result.data = data if len(data) == result.size else None
+        return result
     return elementwise(None, [condition, *values])
 
 

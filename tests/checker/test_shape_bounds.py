@@ -331,6 +331,15 @@ def test_an_index_beyond_a_lower_bound_of_a_dimension_is_not_reported():
     assert not ShapeBounds(Facts(Document(_model(nodes, {"i": np.int64(3)})), onnxwire.ModelProto)).faults
 
 
+def test_elements_that_where_selects_are_repeated():
+    nodes = [
+        _node("Where", ["true", "a", "b"], "sizes"),
+        _node("ConstantOfShape", ["sizes"]),
+    ]
+    constants = {"true": np.bool_(True), "a": np.array([3]), "b": np.array([1, 2])}
+    assert _output_shape(_model(nodes, constants)) == [3, 3]
+
+
 @each("op_type", ["Expand", "Tile", "Pad", "Reshape", "Squeeze"])
 def test_an_axis_or_index_of_an_output_of_unknown_shape_is_not_reported(op_type):
     nodes = [
