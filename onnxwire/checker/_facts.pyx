@@ -606,7 +606,7 @@ cdef class Facts:
 
     @critical_section
     def trait_column(self):
-        """Return the kinds of characters of each string, as a Payload of bytes."""
+        """Return the traits of each string (IS_IDENTIFIER, ... of index/interning.pyx), as a Payload of bytes."""
         return self.buffer(self.texts.traits, self.texts.n, 1)
 
     @critical_section

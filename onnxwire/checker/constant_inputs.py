@@ -50,7 +50,7 @@ _INDEX_OPERATORS: dict[str, tuple[int, int, int | tuple[str, int], str]] = {
 
 
 def value_of(call: Call, index: int) -> Value | None:
-    """Return an input of a node, or None if the node has fewer inputs."""
+    """Return the Value of an input of a node, or None if the node has fewer inputs."""
     return call.inputs[index] if index < len(call.inputs) else None
 
 
@@ -101,12 +101,12 @@ def _test_selected(call: Call) -> Faults:
 
 
 def _index_numbers(call: Call, index: int) -> list[int] | tuple[int, ...]:
-    """Return the numbers of a constant input of integers, or the least and the greatest number of a long one."""
+    """Return the integers of an input; of a long stored tensor, only the least and the greatest one; () if unknown."""
     return integers_of(call, index) or call.extent(index) or ()
 
 
 def _test_elements(call: Call) -> Faults:
-    """Test that the indices of GatherElements are in range, of the rank of the value, and fit its other axes."""
+    """Test the indices of GatherElements and ScatterElements: their range, rank and shape, which must fit the value."""
     yield from _test_selected(call)
     value, indices = value_of(call, 0), value_of(call, 1)
     if value is None or indices is None or value.shape is None or indices.shape is None:
@@ -124,7 +124,7 @@ def _test_elements(call: Call) -> Faults:
 
 
 def _test_sequence(call: Call) -> Faults:
-    """Test that the first input is a sequence, and that an index into it is in range."""
+    """Test that the first input is a sequence and, for operators with an index, that the index is in range."""
     sequence = value_of(call, 0)
     if sequence is None:
         return
@@ -213,7 +213,7 @@ def _test_pad(call: Call) -> Faults:
             return
         long_pads = [pad for pad in (pads[i], pads[i + n]) if pad > max(size - 1, 0)]
         if long_pads and call.text("mode") == "reflect":
-            yield ARGUMENT, f"a pad of {long_pads[0]:,} for an axis of size {size:,}"
+            yield ARGUMENT, f"a pad of {long_pads[0]:,} in mode 'reflect' for an axis of size {size:,}"
             return
 
 
@@ -306,7 +306,7 @@ def _test_roi_pool(call: Call) -> Faults:
 
 
 def _test_compress(call: Call) -> Faults:
-    """Test that the condition of Compress is not longer than the axis."""
+    """Test that the condition of Compress is not longer than the axis, if the node has the attribute axis."""
     condition_length, value = size_of(value_of(call, 1), 0), value_of(call, 0)
     if call.attribute("axis") is not None and condition_length is not None:
         size = size_of(value, call.int("axis", 0))
@@ -330,7 +330,7 @@ def rank_of(call: Call) -> int | None:
 
 
 def _test_axis_numbers(axes: list[int], rank: int | None) -> Faults:
-    """Yield a fault for the first axis that is out of range for the rank. Scalars count as vectors, as in numpy."""
+    """Yield a fault for the first axis that is out of range for the rank. Scalars count as vectors."""
     invalid_axes = [] if rank is None else [axis for axis in axes if not -max(rank, 1) <= axis < max(rank, 1)]
     if invalid_axes:
         yield INDEX, f"axis {invalid_axes[0]:,}"
@@ -348,11 +348,11 @@ def test_axes(call: Call) -> Faults:
 
 
 def _test_reshape(call: Call) -> Faults:
-    """Test the dims of Reshape: their number and product, at most one -1, and that each copied dim exists."""
+    """Test the dims of Reshape: number, product, at most one -1, none below it, and that each copied dim exists."""
     dims = integers_of(call, 1)
     yield from _test_rank(call)
     if call.int("allowzero", 0) and 0 in dims and -1 in dims:
-        yield ARGUMENT, "dims with both 0 and -1"
+        yield ARGUMENT, "both 0 and -1 in its dims, although allowzero is set"
     if dims.count(-1) > 1 or min(dims, default=0) < -1:
         yield ARGUMENT, f"the invalid dims {dims[:8]}"
     rank = rank_of(call)
@@ -392,7 +392,7 @@ def _test_resize(call: Call) -> Faults:
 
 
 def _test_cast(call: Call) -> Faults:
-    """Test that the floats of a cast to an integer type are in the range of that type, which NaN is not."""
+    """Test that the floats of a cast to an integer type are in its range, which NaN is not; exceptions: see below."""
     value, bits = value_of(call, 0), _INTEGER_BITS.get(call.int("to", 0))
     if bits is None or value is None or call.attribute("to") is None:
         return
@@ -491,7 +491,8 @@ def _test_rank(call: Call) -> Faults:
     if rank is not None and rank > MAX_RANK:
         yield RANK, f"{rank:,}"
     if call.op_type != "Reshape" and min(dims, default=0) < (-1 if call.op_type == "Expand" else 0):
-        yield ARGUMENT, f"a size of {min(dims):,}"
+        noun = "repeat count" if call.op_type == "Tile" else "size"
+        yield ARGUMENT, f"a {noun} of {min(dims):,}"
     if call.op_type == "Tile" and None not in (rank, rank_of(call)) and rank not in (1, rank_of(call)):
         yield ARGUMENT, f"{rank:,} repeats for an input of rank {rank_of(call):,}"
     if call.op_type == "Reshape" and math.prod(max(dim, 1) for dim in integers_of(call, 1)) >= 1 << 63:
@@ -605,7 +606,7 @@ def _test_box_count(call: Call) -> Faults:
 
 
 def _test_coefficients(call: Call) -> Faults:
-    """Test that linear models and support vector machines have a coefficient for each feature of each row."""
+    """Test that each row of coefficients of linear models and support vector machines has one for each feature."""
     size = size_of(value_of(call, 0), -1)
     if not size:
         return

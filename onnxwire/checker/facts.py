@@ -524,7 +524,7 @@ class Facts:
 
     @cached_property
     def traits(self) -> Rows:
-        """The kinds of characters of each string, by id: IDENTIFIER | ASCII | UTF8 | HAS_ANGLE_BRACKET | HAS_DOT."""
+        """The traits of each string, by id: IDENTIFIER | ASCII | UTF8 | HAS_ANGLE_BRACKET | HAS_DOT."""
         return np.frombuffer(self.columns.trait_column(), np.uint8)
 
     def derive(self, make: Callable[[Facts], Any]) -> Any:

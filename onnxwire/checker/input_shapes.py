@@ -44,12 +44,16 @@ def _read_rows() -> dict[str, list[tuple[str, list[list[Alternatives | None]]]]]
     return rows_by_operator
 
 
-ROWS = _read_rows()
+# As `_read_rows` returns it.
+INPUT_SHAPES = _read_rows()
 
 
 def find_misfit(call: Call) -> str:
-    """Return a description of the first input that does not fit, "" if all fit. The operator must be in ROWS."""
-    for condition, inputs in ROWS[call.op_type]:
+    """Return a description of the first input that does not fit, "" if all fit.
+
+    The operator must be in INPUT_SHAPES.
+    """
+    for condition, inputs in INPUT_SHAPES[call.op_type]:
         if not _meets_condition(call, condition):
             continue
         known_sizes: list[tuple[int, int, Alternatives, int]] = []  # input, axis, the allowed sizes, the size

@@ -16,11 +16,11 @@ from onnxwire.checker.shape_values import Value
 
 _SEQUENCE_TENSOR_ELEMENTS = 64  # memory overhead of a tensor in a sequence, in elements
 _PIXEL_CHANNELS = 3
-# If constants alone require this number of elements, the size does not count as dependent on an input.
+# If constants alone require this number of elements, the size counts as independent of the graph's inputs.
 _MAX_CONSTANT_ELEMENTS = 1 << 20
-# The header of a PBM, PGM or PPM image: comments, width and height.
+# The header of a PBM, PGM or PPM image: comments, and width and height as groups.
 _PORTABLE_MAP = re.compile(rb"P[1-7]\s+(?:#[^\n]*\n\s*)*(\d{1,18})\s+(\d{1,18})")
-# The segment of a JPEG image that begins a frame of 8 bits per sample: height and width.
+# The segment of a JPEG image that begins a frame of 8 bits per sample, with height and width as groups.
 _JPEG_FRAME = re.compile(rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]..\x08(..)(..)", re.S)
 
 
@@ -74,7 +74,7 @@ def _one_hot_encoder(call: Call) -> Value | None:
 
 
 def _tfidf(call: Call) -> Value | None:
-    """Return the size of TfIdfVectorizer, whose last dim is above the greatest index of an n-gram."""
+    """Return the size of TfIdfVectorizer, whose last dim is one more than the greatest index of an n-gram."""
     indexes, value = call.attribute("ngram_indexes"), _dims(call, 0)
     if indexes is None or not len(indexes.ints):
         return None
@@ -134,7 +134,7 @@ def _fused_matmul(call: Call) -> Value | None:
 
 
 def _operator_by_attribute(name: str) -> Callable[[Call], Value | None]:
-    """Return the function of operators whose last dimension is an attribute."""
+    """Return the function of operators whose output has an attribute as last dim."""
 
     def function(call: Call) -> Value | None:
         value = _dims(call, 0)
@@ -145,7 +145,7 @@ def _operator_by_attribute(name: str) -> Callable[[Call], Value | None]:
 
 
 def _beam_search(call: Call) -> Value:
-    """Return the size of the sequences of a search with beams: batch, beams times sequences, and length."""
+    """Return the size of the sequences of a search: batch, beams times returned sequences (1 without beams), length."""
     ids = _dims(call, 0)
     beams = 1 if call.op_type in ("GreedySearch", "Sampling") else _number(call, 3) * _number(call, 4)
     length = _number(call, 1)
@@ -262,14 +262,14 @@ BUFFERS: dict[str, Callable[[Call], Value | None]] = {
     "QAttention": _attention_scores,
     "SplitToSequence": _sequence_cost,
 }
-# Operators for which the functions above may return less than the size.
+# Operators whose output may be larger than the size that their function above returns.
 INEXACT_SIZE_LIBRARY_OPERATORS = (
     "RelativePositionBias", "UnfoldTensor", "FusedConv", "NhwcMaxPool", "DeformConv", "BeamSearch", "WhisperBeamSearch",
     "GreedySearch", "Sampling", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "TfIdfVectorizer", "RNN", "GRU", "LSTM",
     "OneHotEncoder", "FusedMatMul", "TransposeMatMul", "CropAndResize", "RoiAlign", "ArrayFeatureExtractor",
 )  # fmt: skip
-# Operators on strings whose output is treated as having strings as long as those of their inputs. StringSplit and
-# Tokenizer are absent: their strings are parts of those of the input.
+# Operators whose output strings are estimated from those of their inputs: see `ShapeBounds`. StringSplit and Tokenizer
+# are absent: their strings are parts of those of the input.
 TEXT_OPERATORS = frozenset(
     ("Identity", "Reshape", "Expand", "Tile", "Gather", "GatherElements", "GatherND", "Concat", "Where", "Squeeze",
      "Unsqueeze", "Transpose", "Flatten", "StringNormalizer", "StringConcat", "Slice", "Split", "Pad", "If",

@@ -29,14 +29,15 @@ class Result(NamedTuple):
 class KnownResults:
     """A cache of results. A key contains the content id of each input; Values with equal ids are equal except `tensor`.
 
-    The id does not cover the elements of a stored tensor, so a result is not cached if the evaluation read such
-    elements. n_reads: the number of such reads. n_stopped: the number of calls that were not evaluated because of a
-    limit.
+    n_element_reads: the number of reads of the elements of stored tensors. The id does not cover them, so a result is
+    not cached if its evaluation made such reads. n_unevaluated_calls: the number of calls that were not evaluated
+    because of a limit. The result of a function with such a call is not cached, because another evaluation of it may
+    be complete.
     """
 
     def __init__(self) -> None:
-        self.n_reads = 0
-        self.n_stopped = 0
+        self.n_element_reads = 0
+        self.n_unevaluated_calls = 0
         self._results: dict[Hashable, Result] = {}
         self._ids = _CONSTANT_IDS.copy()
         self._n_ids = 0
@@ -74,7 +75,7 @@ def _content(value: Value) -> Hashable:
         marshal.dumps(value.data, 0),
         flags,
         value.stored_elements,
-        value.min_text_bytes,
+        value.text_bytes,
         value.tensor >= 0,
     )
 

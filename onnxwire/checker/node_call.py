@@ -36,7 +36,7 @@ class Scope:
 class NodeCall:
     """The implementation of `Call` of shape_operators.py.
 
-    owner: the evaluation that makes the call. scope: the scope of the node's names. node: the row of NodeProto.
+    owner: the ShapeBounds that evaluates the node. scope: the scope of the node's names. node: the row of NodeProto.
     """
 
     __slots__ = ("_attributes", "inputs", "node", "op_type", "owner", "scope")
@@ -64,7 +64,7 @@ class NodeCall:
         )
 
     def value(self, index: builtins.int) -> Value | None:
-        """Return an input, or None if the node has fewer inputs."""
+        """Return the Value of an input, or None if the node has fewer inputs."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def ints(self, name: str, input: int | None = None) -> list[int] | None:
@@ -79,7 +79,7 @@ class NodeCall:
         return list(attribute.ints)[:MAX_ELEMENTS] if attribute is not None and len(attribute.ints) else None
 
     def floats(self, name: str) -> list[float] | None:
-        """Return the first numbers of an attribute, or None if it has none."""
+        """Return the first floats of an attribute, or None if it has none."""
         attribute = self.attribute(name)
         return list(attribute.floats)[:MAX_ELEMENTS] if attribute is not None and len(attribute.floats) else None
 
@@ -99,7 +99,7 @@ class NodeCall:
         return None if tensor < 0 else self.owner.constants.extent(tensor)
 
     def count(self, name: str) -> builtins.int:
-        """Return the number of integers or strings of an attribute, 0 if it is absent."""
+        """Return the number of integers or strings of an attribute; 0 if it is absent or has a ref_attr_name."""
         row = self.owner.constants.attribute_rows(self.node).get(name)
         if row is None:
             return 0
@@ -114,12 +114,12 @@ class NodeCall:
     def _tensor(self, index: builtins.int) -> builtins.int:
         """Return the row of an input that is a stored tensor, or -1.
 
-        Counts the read, since the result of the node depends on the contents of the tensor.
+        Counts the call as a read of elements: see `KnownResults`.
         """
         value = self.value(index)
         if value is None or value.tensor < 0:
             return -1
-        self.owner.results_cache.n_reads += 1
+        self.owner.results_cache.n_element_reads += 1
         return value.tensor
 
     def _own_tensor(self) -> builtins.int:
@@ -143,11 +143,11 @@ class NodeCall:
                 return Value((len(numbers),), numbers if len(numbers) <= MAX_ELEMENTS else None)
             return Value((), [attribute.i if name == "value_int" else attribute.f])
         tensor = self._own_tensor()
-        if tensor >= 0:  # `attribute` omits long attributes
+        if tensor >= 0:  # the attribute is too long for `attribute`
             return self.owner.value_of_row(tensor)
         attribute = self.attribute("value_string")
         if attribute is None:
             return None
         value = Value(())
-        value.min_text_bytes = len(attribute.s)
+        value.text_bytes = len(attribute.s)
         return value

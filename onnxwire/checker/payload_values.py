@@ -118,7 +118,7 @@ def _gather(array: Rows, rows: Rows, starts: Rows, lengths: Rows) -> Iterator[Po
 
 
 def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
-    """Return the start and end of each value of a field of a tensor; none if it is damaged or must be merged."""
+    """Return the start and end of each value of a field of a tensor; [] if it is damaged or must be merged."""
     tensors = facts.TensorProto
     if tensors.flags[row] & MERGED:
         return []
@@ -137,7 +137,10 @@ def _spans(facts: Facts, field: str, row: int) -> list[tuple[int, int]]:
 
 
 def string_lengths(facts: Facts, rows: Rows) -> Iterator[tuple[int, list[int]]]:
-    """Yield each row of TensorProto, and the lengths in bytes of its string_data, up to MAX_READ_RECORDS elements."""
+    """Yield each row, and the lengths in bytes of its string_data, up to MAX_READ_RECORDS elements of all rows.
+
+    rows: rows of TensorProto.
+    """
     records_left = MAX_READ_RECORDS
     for row in rows.tolist():
         records_left -= int(facts.TensorProto.records("string_data")[1][row])

@@ -68,11 +68,12 @@ class Payloads:
     element; 0 if unknown. elements: the product of dims; -1 if a dim is negative, or if elements or bytes are 2**63 or
     more. is_negative: whether a dim is negative. exceeds_63_bits: whether elements or bytes are 2**63 or more.
     is_inline: whether the elements are in the message. has_segment: whether the message has a segment.
-    n_stored: the number of elements that the message has to store, which is smaller if it has a segment; -1 if unknown.
+    n_required: the number of elements that the message must store: `elements`, or the length of its segment; -1 if
+    unknown.
     n_filled_fields: the number of nonempty fields for elements. storage: the only nonempty field, as index of
-    STORAGE_FIELDS, or -1. own_storage: the list for elements of the type, -1 for an unknown type. n_entries, size: the
-    expected length of that list, and of raw_data in bytes; -1 where `n_stored` is -1. last_bits: the number of used
-    bits of a last byte that is not full, otherwise 0.
+    STORAGE_FIELDS, or -1. own_storage: the list for elements of the type, as index of FIELDS, -1 for an unknown type.
+    n_entries, size: the required length of that list, and of raw_data in bytes; -1 where `n_required` is -1. last_bits:
+    the number of used bits of a last byte that is not full, otherwise 0.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -87,7 +88,7 @@ class Payloads:
         self.elements = self._count_elements()
         self.is_inline = tensors.data_location != EXTERNAL
         self.has_segment = tensors.segment >= 0
-        self.n_stored = self._count_stored()
+        self.n_required = self._count_required()
         self.n_filled_fields = np.zeros(tensors.n, np.int8)
         self.storage = np.full(tensors.n, -1, np.int8)
         for storage, field in enumerate(STORAGE_FIELDS):
@@ -95,16 +96,16 @@ class Payloads:
             self.n_filled_fields += has_field
             self.storage[has_field] = storage
         self.storage[self.n_filled_fields != 1] = -1
-        self.size = self._count_bytes(self.n_stored)
+        self.size = self._count_bytes(self.n_required)
         shares_entries = (self.bits == 2) | (self.bits == 4)  # an entry of int32_data has several elements
         is_complex = _NUMBERS_PER_ELEMENT[self.numbers] == 2
-        self.n_entries = self.n_stored
+        self.n_entries = self.n_required
         if shares_entries.any() or is_complex.any():
-            self.n_entries = np.where(shares_entries, self.size, self.n_stored)
-            self.n_entries[is_complex & (self.n_stored > 0)] *= 2
+            self.n_entries = np.where(shares_entries, self.size, self.n_required)
+            self.n_entries[is_complex & (self.n_required > 0)] *= 2
         self.last_bits = np.zeros(tensors.n, np.int8)
-        is_narrow = (self.n_stored > 0) & (self.bits < 8)
-        self.last_bits[is_narrow] = self.n_stored[is_narrow] % 8 * self.bits[is_narrow] % 8
+        is_narrow = (self.n_required > 0) & (self.bits < 8)
+        self.last_bits[is_narrow] = self.n_required[is_narrow] % 8 * self.bits[is_narrow] % 8
 
     def _count_elements(self) -> Any:
         """Return the column `elements`, and set `is_negative` and `exceeds_63_bits`."""
@@ -119,8 +120,8 @@ class Payloads:
         """Return the number of bytes of each number of elements."""
         return np.frombuffer(byte_column(elements, self.numbers), np.int64)
 
-    def _count_stored(self) -> Any:
-        """Return the column `n_stored`."""
+    def _count_required(self) -> Any:
+        """Return the column `n_required`."""
         if not self.has_segment.any():
             return self.elements
         segments = self.facts["TensorProto.Segment"]
@@ -142,7 +143,7 @@ class Payloads:
 
     @cached_property
     def count(self) -> Any:
-        """The actual lengths of the lists for elements of the tensors' types; -1 where counting would take too long."""
+        """The actual lengths of the lists for elements of the tensors' types; -1 if not counted (see `Numbers`)."""
         counts_by_tensor = np.zeros(len(self.elements), np.int64)  # pages take no memory until they are written to
         number_columns = {"int32_data": int32_numbers, "int64_data": int64_numbers, "uint64_data": uint64_numbers}
         for storage, field in enumerate(FIELDS):
@@ -187,10 +188,11 @@ class Payloads:
 class Numbers:
     """The values in lists of varints, as columns for TensorProto.
 
-    count: the number of entries; -1 for a packed list that is not counted, for example because it has more than 1 MiB.
+    count: the number of entries; -1 for a list with packed records that is not counted, for example because it has more
+    than 1 MiB.
     low, high, last: the minimum, the maximum and the last value in the first 64 KiB of a list; 0 for a list that is
     empty or not scanned. 64-bit values are compared as unsigned numbers, and stored as signed ones. is_whole: whether
-    these are all values of a nonempty list. At most 16 MiB of a document are scanned.
+    these are all values of a nonempty list. At most 16 MiB of the field in a document are scanned.
     """
 
     def __init__(self, facts: Facts, field: str) -> None:
@@ -224,7 +226,7 @@ def uint64_numbers(facts: Facts) -> Numbers:
 def max_and_last_raw_bytes(facts: Facts) -> tuple[Any, Any]:
     """Return two columns: the greatest byte in the first 64 KiB of booleans, and the last byte if it has unused bits.
 
-    Both are 0 where there is no such byte. At most 16 MiB of a document are scanned.
+    Both are 0 where there is no such byte, or it is not read. Of booleans, at most 16 MiB of a document are scanned.
     """
     payloads = facts.derive(Payloads)
     is_inline = payloads.has("raw_data")
@@ -252,7 +254,7 @@ def first_faulty_strings(facts: Facts) -> tuple[Any, Any]:
     """Return two columns: the index of the first string that is not UTF-8, and that of the first string with a
     byte-order mark or a trailing NUL; -1 for none.
 
-    The first 1 MiB of a tensor is scanned, and 16 MiB of a document.
+    At most the first 1 MiB of a tensor, and 16 MiB of a document, are scanned.
     """
     has_strings = facts.derive(Payloads).has("string_data")
     if not has_strings.any():

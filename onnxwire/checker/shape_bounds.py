@@ -4,6 +4,9 @@ The nodes of a graph are evaluated in their order. Sizes that do not depend on d
 size; constants of a few elements are folded. Up to _MAX_BODY_RUNS successive iterations of a loop are evaluated, and
 functions with the arguments of their calls, until the budget of the model is exhausted. The budget grows with the
 number of nodes and values in the model.
+
+A buffer is memory that the kernel of an operator allocates besides its outputs. A summed output is an output of
+_SIZING_OPERATORS that has many elements, and a size that does not depend on an input of the graph.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from onnxwire.checker.constant_inputs import ARGUMENT, INSPECTORS, integers_of
 from onnxwire.checker.declared_types import DeclaredTypes
 from onnxwire.checker.facts import EMPTY, repeats, true_rows
 from onnxwire.checker.function_calls import MAIN, FunctionCalls
-from onnxwire.checker.input_shapes import ROWS, find_misfit
+from onnxwire.checker.input_shapes import INPUT_SHAPES, find_misfit
 from onnxwire.checker.kernel_sizes import (
     BUFFERS,
     INEXACT_SIZE_LIBRARY_OPERATORS,
@@ -48,33 +51,38 @@ if TYPE_CHECKING:
     from onnxwire.messages import TensorProto
 
 MAX_ITERATIONS = 10_000_000  # maximum product of the iterations of all loops around a node
-MAX_TOTAL_FACTOR = 16  # limit of the sum of the elements of constants that nodes make, as multiple of max_elements
+MAX_TOTAL_FACTOR = 16  # limit of the sum of the elements of summed outputs, as multiple of max_elements
 # The limit of a value whose size depends on an input's declared shape, as multiple of max_elements.
 MAX_INPUT_DEPENDENT_FACTOR = 64
-MAX_STORED_FACTOR = 16  # limit of a value derived from a stored weight, as multiple of the weight's elements
-# Values of fewer elements are accepted and not added to the sum. The number is max_elements / _MIN_COUNTED_DIVISOR, at
-# most _MIN_COUNTED_ELEMENTS.
+# A value that is computed from stored tensors may have this multiple of the elements of the largest one, even if that
+# is more than the other limits.
+MAX_STORED_FACTOR = 16
+# A value of fewer elements than a threshold is accepted and not summed, unless its strings are too long, or it is empty
+# and its other dims have a product of 2**63 or more. The threshold is max_elements / _MIN_COUNTED_DIVISOR, but at most
+# _MIN_COUNTED_ELEMENTS.
 _MIN_COUNTED_ELEMENTS, _MIN_COUNTED_DIVISOR = 1 << 20, 128
 _MAX_BODY_RUNS = 64  # maximum number of successive iterations of a loop that are evaluated
 _MAX_CALL_DEPTH = 48  # maximum number of nested calls that are evaluated
-_N_UNKNOWN_ARGUMENTS = 64  # number of arguments for graphs whose inputs are unknown
+_N_UNKNOWN_ARGUMENTS = 64  # number of unknown arguments of a graph of an operator that is not evaluated
 # The budget of evaluated nodes and values: the number of those in the model, times the factor, plus the minimum.
 _BUDGET_FACTOR, _MIN_BUDGET = 1, 20_000
 _STRING = 8  # TensorProto.STRING
-_MAX_EXPONENT = 63  # sizes of 2**63 and more are reported as 2**63
+_MAX_EXPONENT = 63  # extrapolated dims of 2**63 and more are replaced by 2**63
 # The evaluated operators except If, Loop and Scan; the operators whose computed size may be less than the actual one.
 _ALL_OPERATORS: dict[str, Any] = OPERATORS | LAYOUT_OPERATORS | OPERATORS_OF_LIBRARIES
 _ALL_INEXACT = INEXACT_SIZE_OPERATORS | frozenset((*INEXACT_SIZE_LIBRARY_OPERATORS, *INEXACT_LAYOUTS))
-# Operators that accept a sequence as an input.
+# Operators whose inputs may be sequences, or are not tested for that.
 _SEQUENCE_OPERATORS = frozenset(
     ("SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceConstruct", "SequenceMap")
     + ("ConcatFromSequence", "Identity", "If", "Loop", "Scan", "SplitToSequence")
     + ("Optional", "OptionalHasElement", "OptionalGetElement")
 )
-# Operators that make values of a size that constants can determine.
+# Operators whose output has a size that constants can determine.
 _SIZING_OPERATORS = frozenset(
     ("ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "RandomNormal", "RandomUniform", "Pad", "Resize")
 )
+# By operator: the indices of the inputs whose elements determine the shape of the output. Without them, it is a bound.
+_SHAPE_INPUTS = SIZE_INPUTS | {"Pad": (1, 3), "Reshape": (1,), "Squeeze": (1,)}
 
 
 class ShapeBounds:
@@ -82,17 +90,16 @@ class ShapeBounds:
 
     elements: for nodes with an output or a buffer that is too large, the lower bound of its element count. overflows:
     the nodes with an output or a buffer whose nonzero dims have a product of at least 2**63, and a lower bound of the
-    product. texts: for nodes whose strings are too long, the lower bound of their bytes. endless_loops: the nodes of
+    product. texts: for nodes whose strings are too long, the estimated sum of their bytes. endless_loops: the nodes of
     loops whose condition is always true, and whose trip count is absent or above MAX_ITERATIONS, and a text about the
     number of iterations.
-    unbounded_loops: the nodes of other loops with such a trip count, which end only by a condition on data.
+    unbounded_loops: the nodes of other loops with such a trip count, which end only by their condition.
     iterations: the number of iterations of other loops that run too often, multiplied by that of enclosing loops.
-    hidden_sizes: nodes with a size that is constant but unknown, because operators that are not evaluated compute it,
-    and the index of the input that contains the size. faults: by kind (see constant_inputs.py) and row of the node, a
-    text about the fault. contradicted_shapes: for each ValueInfoProto that declares another shape than its node
-    produces, the first eight dims of the produced shape.
-    total: the first node at which the sum of the elements of constants that nodes make exceeds the limit, and the sum;
-    or None.
+    hidden_sizes: nodes with a size that depends on constants only but is not computed, for example because operators
+    that are not evaluated produce it, and the index of the input that contains the size. faults: by kind (see
+    constant_inputs.py) and row of the node, a text about the fault. contradicted_shapes: for each ValueInfoProto that
+    declares another shape than the exactly known one of its value, the first eight dims of the latter.
+    total: the first node at which the sum of the elements of summed outputs exceeds the limit, and the sum; or None.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -109,10 +116,10 @@ class ShapeBounds:
         self.faults: dict[str, dict[int, str]] = {}
         self.hidden_sizes: dict[int, int] = {}
         self.total: tuple[int, int] | None = None
-        self._total = 0  # the sum of the elements of the constants that nodes have made so far
+        self._total = 0  # the sum of the elements of the summed outputs so far
         self.results_cache = KnownResults()
         self.budget = 0  # the remaining number of nodes and values that may be evaluated
-        # For each fault of the node that is evaluated, the dict of this class that contains the fault, and the fault.
+        # For each fault of the node that is being evaluated, the dict of this object that contains it, and the fault.
         self._recorded_faults: list[tuple[dict[int, Any], Any]] = []
         self._op_types = constants.column("NodeProto", "op_type")
         self._first_inputs, self._n_inputs = constants.ranges("NodeProto", "input")
@@ -129,7 +136,7 @@ class ShapeBounds:
                 self._operators[id] = operator
         inspectors = INSPECTORS | NETWORK_INSPECTORS
         self._inspectors = {id: inspect for name, inspect in inspectors.items() if (id := facts.find(name)) >= 0}
-        operators_with_input_shapes = {id for name in ROWS if (id := facts.find(name)) >= 0}
+        operators_with_input_shapes = {id for name in INPUT_SHAPES if (id := facts.find(name)) >= 0}
         self._buffers = {id: size for name, size in BUFFERS.items() if (id := facts.find(name)) >= 0}
         for name, method in (("If", self._run_if), ("Loop", self._run_loop), ("Scan", self._run_scan)):
             if (id := facts.find(name)) >= 0:
@@ -144,12 +151,13 @@ class ShapeBounds:
         self._depth = 0  # number of nested calls that are being evaluated
         self._trips = 1  # product of the iterations of the enclosing loops
         self._recursive: set[int] = set()  # see `FunctionCalls.recursive`
-        counted_tables = ("NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto.input", "FunctionProto.output")
-        budget = sum(map(facts.count, counted_tables)) * _BUDGET_FACTOR + _MIN_BUDGET
+        # Names of sheets and lists.
+        counted_names = ("NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto.input", "FunctionProto.output")
+        budget = sum(map(facts.count, counted_names)) * _BUDGET_FACTOR + _MIN_BUDGET
         if self._calls is not None:
             calls = facts.derive(FunctionCalls)
             self._recursive, self.budget = calls.recursive, budget
-            for vertex in calls.order.tolist():
+            for vertex in calls.order.tolist():  # vertex i + 1 is function i
                 if vertex != MAIN:
                     self._run_with_unknown_arguments(vertex - 1)
         self.budget = budget
@@ -162,10 +170,10 @@ class ShapeBounds:
             self._run_graph(graph, Scope(None), [])
 
     def _find_bodies(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-        """Return the graphs in attributes of nodes, the first graph of each attribute name: (starts, rows, names).
+        """Return the graphs in attributes of nodes; of attributes of a node with equal names, only the first graph.
 
-        rows[starts[i]:starts[i + 1]] are the rows of the graphs of node i, and names[starts[i]:starts[i + 1]] the ids
-        of the attributes' names.
+        Returns (starts, rows, names): rows[starts[i]:starts[i + 1]] are the rows of the graphs of node i, and
+        names[starts[i]:starts[i + 1]] the ids of the attributes' names.
         """
         graphs, attributes = self.facts.GraphProto, self.facts.AttributeProto
         rows = true_rows(graphs.under("AttributeProto.g", "AttributeProto.graphs"))
@@ -195,7 +203,7 @@ class ShapeBounds:
     # Values of names
 
     def value_of_tensor(self, tensor: TensorProto) -> Value:
-        """Return the Value of a tensor of an attribute."""
+        """Return the Value of a tensor in an attribute."""
         if tensor.data_location == EXTERNAL or tensor.ByteSize() > MAX_TENSOR_BYTES:
             return Value(tuple(tensor.dims))
         try:
@@ -214,7 +222,7 @@ class ShapeBounds:
         value.is_constant = value.is_exact = True
         value.stored_elements = value.size if is_external else min(value.size, length * 4)  # at least 2 bits each
         if self.constants.column("TensorProto", "data_type")[tensor] == _STRING and value.size:
-            value.min_text_bytes = length // value.size
+            value.text_bytes = int(self.facts.TensorProto.records("string_data")[3][tensor]) // value.size
         return value
 
     def _value_of_name(self, scope: Scope | None, name: int) -> Value:
@@ -241,7 +249,10 @@ class ShapeBounds:
     # Graphs and functions
 
     def _run_graph(self, graph: int, scope: Scope, arguments: list[Value]) -> list[Value]:
-        """Evaluate a graph, with arguments for its first inputs, and return the Values of its outputs."""
+        """Evaluate a graph, with arguments for its first inputs, and return the Values of its outputs.
+
+        Further inputs have the shapes that they declare.
+        """
         names = self.constants.column("ValueInfoProto", "name")
         infos = self.graph_rows("ValueInfoProto", "GraphProto.input", graph)
         for i, info in enumerate(infos):
@@ -274,7 +285,7 @@ class ShapeBounds:
         return rows[starts[graph] : starts[graph + 1]]
 
     def _compare_with_declared(self, graph: int, scope: Scope, names: Sequence[int]) -> None:
-        """Record the values of a graph whose declared shapes contradict the shapes that its nodes produce.
+        """Record the values of a graph whose declared shapes contradict the computed ones.
 
         names: the column ValueInfoProto.name.
         """
@@ -294,9 +305,10 @@ class ShapeBounds:
 
     def _run_with_unknown_arguments(self, function: int) -> None:
         """Evaluate a function with unknown arguments, and cache the result for calls with such arguments."""
-        n_stopped, total_before = self.results_cache.n_stopped, self._total
+        n_unevaluated_calls, total_before = self.results_cache.n_unevaluated_calls, self._total
+        # An evaluation without arguments reads no elements of tensors that a call may pass.
         values = self._run_function(function, [], Scope(None))
-        if n_stopped == self.results_cache.n_stopped:
+        if n_unevaluated_calls == self.results_cache.n_unevaluated_calls:
             key = function, (0, b"")  # the `_call_key` of a call without attributes
             self.results_cache.add(key, Result(values, (), self._total - total_before))
 
@@ -335,7 +347,7 @@ class ShapeBounds:
                     values.update(dict.fromkeys(results, UNKNOWN_CONSTANT))
                 continue
             key: Hashable = None
-            if function < 0 and not has_bodies and EMPTY not in results:
+            if function < 0 and not has_bodies and EMPTY not in results:  # calls have their own key: see `_run_call`
                 attributes = self._attribute_key(node, scope)
                 if attributes is not None:
                     key = (
@@ -346,13 +358,14 @@ class ShapeBounds:
                     )
             result = self.results_cache.get(key) if key is not None else None
             if result is None:
-                n_reads = self.results_cache.n_reads
+                n_element_reads = self.results_cache.n_element_reads
                 call = NodeCall(self, scope, node, self.facts.text(op_type), arguments)
                 is_constant = not has_bodies and self._is_constant(op_type, arguments)
                 result = self._evaluate(call, op_type, function, results, is_constant)
+                # A node with the same key may have other tensors as inputs, whose elements differ.
                 if (
                     key is not None
-                    and n_reads == self.results_cache.n_reads
+                    and n_element_reads == self.results_cache.n_element_reads
                     and not (arguments and _has_tensor(result.values))
                 ):
                     self.results_cache.add(key, result)
@@ -407,7 +420,7 @@ class ShapeBounds:
         return Result(values, self._recorded_faults, self._total - total_before)
 
     def _record_fault(self, faults: dict[int, Any], node: int, fault: Any) -> None:
-        """Record a fault of a node in one of the attributes of this class, unless the node has one there."""
+        """Record a fault of a node in `faults`, a dict of this object, unless it contains one of the node."""
         faults.setdefault(node, fault)
         self._recorded_faults.append((faults, fault))
 
@@ -415,7 +428,7 @@ class ShapeBounds:
         """Record the faults of a node, and an unknown size that is computed from constants."""
         for kind, fault in inspector(call) if inspector is not None else ():
             self._record_fault(self.faults.setdefault(kind, {}), call.node, fault)
-        if call.op_type in ROWS and (fault := find_misfit(call)):
+        if call.op_type in INPUT_SHAPES and (fault := find_misfit(call)):
             self._record_fault(self.faults.setdefault(ARGUMENT, {}), call.node, fault)
         for position in SIZE_INPUTS.get(call.op_type, ()):
             size = call.value(position)
@@ -445,6 +458,9 @@ class ShapeBounds:
             is_exact &= value.is_exact
             is_certain &= value is OMITTED or (value.shape is not None and None not in value.shape)
         is_lower_bound |= call.op_type not in EXACT_SIZE_OPERATORS and (function >= 0 or not is_certain)
+        for index in _SHAPE_INPUTS.get(call.op_type, ()):
+            shape_input = call.value(index)
+            is_lower_bound |= shape_input is not None and shape_input is not OMITTED and shape_input.data is None
         if call.op_type == "Reshape" and min(integers_of(call, 1) or (0,)) > 0:
             is_lower_bound = False  # input 1 contains the shape
         values: list[Value | None] = []
@@ -458,17 +474,19 @@ class ShapeBounds:
             value.is_constant |= is_constant
             value.is_lower_bound |= is_lower_bound or call.op_type in _ALL_INEXACT
             if call.op_type in TEXT_OPERATORS:
-                value.min_text_bytes = max(value.min_text_bytes, self._min_text_bytes(call))
+                value.text_bytes = max(value.text_bytes, self._text_bytes(call))
             values.append(value if self._accept(call.node, call.op_type, value) else UNKNOWN)
         return values
 
-    def _min_text_bytes(self, call: NodeCall) -> int:
-        """Return a lower bound of the bytes of each string that a node produces.
+    def _text_bytes(self, call: NodeCall) -> int:
+        """Return the estimated bytes of each string that a node produces: the greatest estimate of its inputs.
 
-        Strings that StringConcat joins count as one byte if their length is unknown.
+        For StringConcat, the sum of the estimates, of which unknown ones count as one byte.
         """
-        texts = [value.min_text_bytes for value in call.inputs]
-        return sum(text or 1 for text in texts) if call.op_type == "StringConcat" else max(texts, default=0)
+        estimates = [value.text_bytes for value in call.inputs]
+        if call.op_type == "StringConcat":
+            return sum(estimate or 1 for estimate in estimates)
+        return max(estimates, default=0)
 
     def _run(self, operator: Any, function: int, call: NodeCall) -> Any:
         """Return the result of a node: a Value, a list of Values, or None.
@@ -490,7 +508,8 @@ class ShapeBounds:
 
     def _run_call(self, function: int, call: NodeCall) -> Sequence[Value | None] | None:
         """Return the Values of a call's outputs; None for a recursive function, or beyond the limits."""
-        if function + 1 in self._recursive:  # the number of the function's vertex
+        vertex = function + 1
+        if vertex in self._recursive:
             return None  # no runtime accepts recursion
         cache = self.results_cache
         key = self._call_key(function, call)
@@ -499,27 +518,38 @@ class ShapeBounds:
             self._add_total(call.node, result.total)
             return result.values
         if self._depth >= _MAX_CALL_DEPTH or self.budget <= 0:
-            cache.n_stopped += 1
+            cache.n_unevaluated_calls += 1
             return None
         scope = Scope(None)
         attribute_names = self.constants.attribute_rows(call.node)
         scope.attributes = {
             name: attribute for name in attribute_names if (attribute := call.attribute(name)) is not None
         }
-        n_stopped, n_reads, total_before = cache.n_stopped, cache.n_reads, self._total
+        n_unevaluated_calls, n_element_reads, total_before = (
+            cache.n_unevaluated_calls,
+            cache.n_element_reads,
+            self._total,
+        )
         self._depth += 1
         try:
             values = self._run_function(function, call.inputs, scope)
         finally:
             self._depth -= 1
-        if key is not None and (n_stopped, n_reads) == (cache.n_stopped, cache.n_reads):
+        if key is not None and (n_unevaluated_calls, n_element_reads) == (
+            cache.n_unevaluated_calls,
+            cache.n_element_reads,
+        ):
             rows = {value.tensor for value in call.inputs}
+            # An output that is a stored tensor of the arguments is another tensor in a call with other arguments.
             if all(value.tensor < 0 or value.tensor not in rows for value in values):
                 cache.add(key, Result(values, (), self._total - total_before))
         return values
 
     def _call_key(self, function: int, call: NodeCall) -> Hashable:
-        """Return the key of a call in the cache of results, or None. Unknown arguments at the end are omitted."""
+        """Return the key of a call in the cache of results, without unknown arguments at the end.
+
+        Returns None if the attributes have no key, and in a loop, since findings about nested loops depend on `_trips`.
+        """
         attributes = self._attribute_key(call.node, call.scope)
         if attributes is None or self._trips > 1:
             return None
@@ -530,12 +560,11 @@ class ShapeBounds:
         return function, attributes, *content_ids
 
     def _accept(self, node: int, op_type: str, value: Value) -> bool:
-        """Return whether a value is within the limits; record one that is too large, and sum the sizes of constants."""
+        """Return whether a value is within the limits; record one that is too large, and count summed outputs."""
         size = value.size
-        if value.min_text_bytes and value.min_text_bytes * max(size, 1) > max(
-            self.max_elements, value.stored_elements * MAX_STORED_FACTOR
-        ):
-            self._record_fault(self.texts, node, value.min_text_bytes * max(size, 1))
+        total_text_bytes = value.text_bytes * max(size, 1)
+        if total_text_bytes > max(self.max_elements, value.stored_elements * MAX_STORED_FACTOR):
+            self._record_fault(self.texts, node, total_text_bytes)
             return False
         if size < self._min_counted_elements:
             # An empty value has no elements, but programs multiply its other dims.
@@ -554,7 +583,7 @@ class ShapeBounds:
         return True
 
     def _add_total(self, node: int, size: int) -> None:
-        """Add elements of a constant to the sum; record the first node at which the sum exceeds the limit."""
+        """Add the elements of summed outputs to the sum; record the first node at which it exceeds the limit."""
         self._total += size
         if size and self._total > self.max_elements * MAX_TOTAL_FACTOR and self.total is None:
             self.total = node, self._total
@@ -562,7 +591,7 @@ class ShapeBounds:
     # Control flow
 
     def _run_if(self, call: NodeCall) -> list[Value]:
-        """Return the outputs of the branch that a known condition selects; otherwise the larger output of each pair."""
+        """Return the outputs of the branch that a known condition selects; otherwise the larger ones of both."""
         bodies = self.bodies(call.node)
         results = [self._run_graph(graph, Scope(call.scope), []) for graph in bodies.values()]
         condition = call.value(0)
@@ -618,12 +647,13 @@ class ShapeBounds:
     def _repeat(
         self, body: int, scope: Scope, carried: list[Value], trips: int | None, is_initially_true: bool
     ) -> tuple[list[Value], bool]:
-        """Evaluate a body several times; return its last outputs, and whether the loop always continues.
+        """Evaluate iterations of a body; return the outputs of the last one, and whether the loop always continues.
 
+        If the trip count is greater than the number of evaluated iterations, the outputs are extrapolated to it.
         carried: the values that an iteration passes to the next one. trips: the trip count, or None.
         """
         n = len(carried)
-        history = [carried]
+        history = [carried]  # the values before the loop, and after each iteration
         results: list[Value] = []
         is_true = False
         runs = _MAX_BODY_RUNS if trips is None else min(trips, _MAX_BODY_RUNS)
@@ -637,8 +667,9 @@ class ShapeBounds:
             history.append(carried)
             if is_steady or self.budget <= 0 or (not is_true and trips is None):
                 break
-        if trips is not None and trips > len(history) > 2:
-            n_further = trips - len(history)
+        n_evaluated = len(history) - 1
+        if trips is not None and trips > n_evaluated >= 2:
+            n_further = trips - n_evaluated
             results[1 : n + 1] = [
                 _extrapolate(first, before, last, n_further)
                 for first, before, last in zip(history[-3], history[-2], history[-1], strict=True)

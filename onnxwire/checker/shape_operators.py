@@ -1,7 +1,7 @@
 """Computes lower bounds of the sizes of operators' outputs, and the elements of small constants.
 
-Each function of `OPERATORS` returns the Value of the first output, or None if it is unknown. An operator without a
-function has unknown outputs.
+Each function of `OPERATORS` returns the Value of the first output, or None if it is unknown. "Size" in its docstring
+means the shape in this Value. layout_operators.py and kernel_sizes.py have the functions of further operators.
 Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 
@@ -15,16 +15,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from onnxwire.checker.shape_values import Dims, Value, broadcast, elementwise, wrap
+from onnxwire.checker.shape_values import OMITTED, Dims, Value, broadcast, elementwise, wrap
 from onnxwire.checker.small_constants import MAX_ELEMENTS
 
 _MAX_RANK = 64  # the limit of numpy 2
 _MAX_SEQUENCE_TENSORS = 64  # maximum number of elements of a sequence that are known
-# If constants enlarge an axis by such a factor, or by such a number of elements, the size does not count as dependent
-# on an input.
+# If constants enlarge an axis by such a factor, or by such a number of elements, the size counts as independent of the
+# graph's inputs.
 _LARGE_FACTOR = 1024
-_LARGE_PAD = 1 << 20  # of Pad
-_LARGE_WINDOW_PAD = 1 << 16  # of convolutions and pools
+_LARGE_PAD = 1 << 20  # elements that Pad adds
+_LARGE_WINDOW_PAD = 1 << 16  # elements that convolutions and pools add
 # Numbers of TensorProto.DataType.
 _FLOAT_TYPES, _BOOL = (1, 10, 11), 9
 _INTEGER_TYPES = (2, 3, 4, 5, 6, 7, 12, 13)
@@ -42,16 +42,19 @@ class Call(Protocol):
         """The name of the operator."""
 
     def value(self, index: int) -> Value | None:
-        """Return an input, or None if the node has fewer inputs."""
+        """Return the Value of an input, or None if the node has fewer inputs."""
 
     def attribute(self, name: str) -> Any:
         """Return the AttributeProto with a name, or None."""
 
     def ints(self, name: str, input: int | None = None) -> list[int] | None:
-        """Return the integers of an input, or of an attribute where the node has no such input; None if unknown."""
+        """Return the integers of an input, or the first ones of an attribute where the node has no such input.
+
+        Returns None if they are unknown, absent or not integers.
+        """
 
     def floats(self, name: str) -> list[float] | None:
-        """Return the numbers of an attribute, or None."""
+        """Return the first floats of an attribute, or None if it has none."""
 
     def int(self, name: str, default: int) -> int:
         """Return the integer of an attribute, or the default if it has none."""
@@ -60,13 +63,13 @@ class Call(Protocol):
         """Return the string of an attribute, or ""."""
 
     def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
-        """Return the least and the greatest number of an input that is a stored tensor of integers, or None."""
+        """Return the least and the greatest number of an input that is a stored, short tensor of integers, or None."""
 
     def count(self, name: str) -> builtins.int:
         """Return the number of integers or strings of an attribute."""
 
     def head(self, index: builtins.int) -> bytes:
-        """Return the first bytes of an input that is a stored tensor, or b""."""
+        """Return the first bytes of an input that is a stored tensor, if it is short or has raw_data; otherwise b""."""
 
     def constant(self) -> Value | None:
         """Return the value of Constant, or the element that ConstantOfShape repeats; None if it is unknown."""
@@ -76,12 +79,12 @@ Operator = Callable[[Call], "Value | None"]
 
 
 def _first_input(call: Call) -> Value:
-    """Return the first input, an unknown Value if the node has none."""
+    """Return the Value of the first input, an unknown one if the node has no inputs."""
     return call.value(0) or Value()
 
 
 def _axis(axis: int, rank: int) -> int:
-    """Return an axis counted from the first one; it may be out of range."""
+    """Return the index of an axis, which may be negative, from the first axis; it may be out of range."""
     return axis + rank if axis < 0 else axis
 
 
@@ -113,7 +116,7 @@ def _cast(call: Call) -> Value:
 
 
 def _shape(call: Call) -> Value | None:
-    """Return the vector of the dims that Shape selects; its elements if all dims are known."""
+    """Return the vector of the dims that Shape selects; its elements if these dims are known."""
     value = _first_input(call)
     if value.shape is None:
         return None
@@ -131,7 +134,10 @@ def _size(call: Call) -> Value:
 
 
 def _by_shape(input: int | None, name: str = "shape") -> Operator:
-    """Return the function of operators whose output has the shape that an input or attribute states."""
+    """Return the function of operators whose output has the shape that an input, or else an attribute, contains.
+
+    Col2Im has further dims before it. input: the index of the input, None for the attribute alone. name: the attribute.
+    """
 
     def function(call: Call) -> Value | None:
         dims = call.ints(name, input)
@@ -185,11 +191,11 @@ def _tile(call: Call) -> Value:
 
 
 def _range(call: Call) -> Value | None:
-    """Return the size of Range, and the elements if they are few; None if a bound is unknown."""
-    bounds = [call.value(i) for i in range(3)]
-    if any(bound is None or bound.data is None or len(bound.data) != 1 for bound in bounds):
+    """Return the size of Range, and the elements if they are few; None if its inputs are unknown."""
+    inputs = [call.value(i) for i in range(3)]
+    if any(value is None or value.data is None or len(value.data) != 1 for value in inputs):
         return None
-    start, limit, delta = (bound.data[0] for bound in bounds if bound is not None and bound.data is not None)
+    start, limit, delta = (value.data[0] for value in inputs if value is not None and value.data is not None)
     depends_on_input = _depends_on_input(call)
     try:
         count = max(math.ceil((limit - start) / delta), 0)
@@ -219,11 +225,8 @@ def _resize(call: Call) -> Value:
     value = _first_input(call)
     sizes = call.ints("sizes", 3) if call.op_type == "Resize" else None
     axes = call.ints("axes")
-    scales = None
-    for index in (2, 1):
-        scale_input = call.value(index)
-        if scale_input is not None and scale_input.data and scales is None:
-            scales = scale_input.data
+    scale_input = call.value(2 if len(call.inputs) > 2 else 1)  # with more than two inputs, input 1 is a region
+    scales = scale_input.data if scale_input is not None else None
     if call.op_type == "Upsample" and scales is None:
         scales = call.floats("scales")
     rank = len(value.shape) if value.shape is not None else len(sizes or scales or ())
@@ -392,12 +395,13 @@ def _gemm(call: Call) -> Value | None:
 
 
 def _one_hot(call: Call) -> Value | None:
-    """Return the size of OneHot, with the depth as last dim."""
+    """Return the size of OneHot: that of the indices, and the depth as an additional dim."""
     indices, depth = _first_input(call), call.value(1)
     if depth is None or not depth.data:
         return None
-    count = int(depth.data[0])
-    return Value((*(indices.shape or ()), max(count, 0)), None, depth.depends_on_input)
+    shape = list(indices.shape or ())
+    shape.insert(_axis(call.int("axis", -1), len(shape) + 1), max(int(depth.data[0]), 0))
+    return Value(tuple(shape), None, depth.depends_on_input)
 
 
 def _window(call: Call) -> Value | None:
@@ -467,12 +471,35 @@ def _transposed_convolution(call: Call) -> Value | None:
 
 
 def _crop_pad(call: Call) -> Value | None:
-    """Return the size of CenterCropPad."""
-    return _by_shape(1)(call)
+    """Return the size of CenterCropPad: that of its input, with other sizes of `axes` (default: all axes)."""
+    target, value, axes = _by_shape(1)(call), _first_input(call), call.ints("axes")
+    if target is None or target.shape is None or value.shape is None or not axes:
+        return target
+    shape = list(value.shape)
+    for axis, size in zip(axes, target.shape, strict=False):
+        shape[_axis(axis, len(shape))] = size
+    return Value(
+        tuple(shape), None, value.depends_on_input and max((size or 0 for size in target.shape), default=0) < _LARGE_PAD
+    )
+
+
+def _affine_grid(call: Call) -> Value | None:
+    """Return the size of AffineGrid: a vector of coordinates for each position of each image."""
+    images = _by_shape(1)(call)
+    if images is None or images.shape is None or len(images.shape) < 3:
+        return None
+    n, _, *sides = images.shape
+    return Value((n, *sides, len(sides)), None, images.depends_on_input)
+
+
+def _split_strings(call: Call) -> Value:
+    """Return the size of StringSplit: that of the input, and an unknown last dim, the maximum number of parts."""
+    value = _first_input(call)
+    return Value(None if value.shape is None else (*value.shape, None), None, value.depends_on_input)
 
 
 def _dft(call: Call) -> Value | None:
-    """Return the least size of DFT: the length of the transform."""
+    """Return a lower bound of the size of DFT: the length of the transform."""
     length = call.value(1)
     if length is None or not length.data:
         return None
@@ -480,12 +507,15 @@ def _dft(call: Call) -> Value | None:
 
 
 def _multinomial(call: Call) -> Value:
-    """Return the least size of Multinomial."""
+    """Return a lower bound of the size of Multinomial: the samples of one distribution."""
     return Value((1, call.int("sample_size", 1)))
 
 
 def _reduction(operation: Callable[[list[Any]], Any]) -> Operator:
-    """Return the function of an operator that reduces a vector or scalar to one number."""
+    """Return the function of an operator that reduces a vector or scalar to one number.
+
+    layout_operators.py uses it for vectors and scalars only.
+    """
 
     def function(call: Call) -> Value | None:
         value = _first_input(call)
@@ -506,7 +536,11 @@ def _where(call: Call) -> Value:
         return elementwise(lambda test, if_true, if_false: if_true if test else if_false, [condition, *values])
     if condition.data is not None and len(condition.data) == 1:
         selected = values[0] if condition.data[0] else values[1]
-        return Value(elementwise(None, [condition, *values]).shape, selected.data, selected.depends_on_input)
+        result = Value(elementwise(None, [condition, *values]).shape, None, selected.depends_on_input)
+        if selected.data is not None and result.size <= MAX_ELEMENTS:
+            data = selected.data * result.size if len(selected.data) == 1 else selected.data
+            result.data = data if len(data) == result.size else None
+        return result
     return elementwise(None, [condition, *values])
 
 
@@ -537,7 +571,7 @@ def _sequence(items: list[Value] | None) -> Value:
 
 
 def _insert(call: Call) -> Value:
-    """Return the result of SequenceInsert; its position is ignored, and the new element comes last."""
+    """Return the result of SequenceInsert, as if it inserted the new element at the end."""
     items = _first_input(call).sequence
     return _sequence(None if items is None or len(call.inputs) < 2 else [*items, call.inputs[1]])
 
@@ -580,7 +614,7 @@ def _shift(call: Call) -> Value:
 
 
 def _logical_operator(deciding: bool, operation: Callable[..., Any]) -> Operator:
-    """Return the function of a logical operator whose result is `deciding` if one of the operands is `deciding`."""
+    """Return the function of a logical operator: an operand of one element that is `deciding` determines the result."""
 
     def function(call: Call) -> Value:
         for value in call.inputs:
@@ -592,7 +626,7 @@ def _logical_operator(deciding: bool, operation: Callable[..., Any]) -> Operator
 
 
 def _comparison(operation: Callable[..., Any]) -> Operator:
-    """Return the function of a comparison, whose result is False if one of the operands is NaN."""
+    """Return the function of a comparison, whose result is False if one of the operands is a single NaN."""
 
     def function(call: Call) -> Value:
         for value in call.inputs:
@@ -604,12 +638,18 @@ def _comparison(operation: Callable[..., Any]) -> Operator:
 
 
 def _clip(call: Call) -> Value:
-    """Return the size of Clip, and the known elements after they are limited."""
-    value, lower, upper = (call.inputs + [Value()] * 3)[:3]
+    """Return the size of Clip, and the elements if they and the limits are known."""
+    value = _first_input(call)
     data = value.data
-    for bound, choose in ((lower, max), (upper, min)):
-        if data is not None and bound.data and len(bound.data) == 1:
-            data = [choose(number, bound.data[0]) for number in data]
+    for index, name, choose in ((1, "min", max), (2, "max", min)):
+        limit, attribute = call.value(index), call.attribute(name)
+        if attribute is not None:
+            limits = [attribute.f]
+        elif limit is None or limit is OMITTED:
+            continue
+        else:
+            limits = limit.data or []
+        data = [choose(number, limits[0]) for number in data] if data is not None and len(limits) == 1 else None
     return Value(value.shape, data, value.depends_on_input)
 
 
@@ -674,7 +714,7 @@ OPERATORS: dict[str, Operator] = {
     "Col2Im": _by_shape(1, "image_shape"),
     "CenterCropPad": _crop_pad,
     "DFT": _dft,
-    "AffineGrid": _by_shape(1, "size"),
+    "AffineGrid": _affine_grid,
     "RandomNormal": _by_shape(None),
     "RandomUniform": _by_shape(None),
     "Multinomial": _multinomial,
@@ -684,7 +724,7 @@ OPERATORS: dict[str, Operator] = {
     "Xor": _elementwise(lambda left, right: bool(left) != bool(right)),
     "Not": _elementwise(operator.not_),
     "StringConcat": _elementwise(None),
-    "StringSplit": _unchanged_shape,
+    "StringSplit": _split_strings,
     "StringNormalizer": _unchanged_shape,
     "Equal": _comparison(operator.eq),
     "Less": _comparison(operator.lt),
@@ -723,10 +763,10 @@ EXACT_SHAPE_OPERATORS = frozenset(
     (*_SAME_SHAPE.split(), "Cast", "Transpose", "Constant", "Add", "Sub", "Mul", "Div", "MatMul", "Concat", "Gather")
     + ("Identity", "Neg", "Abs", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Not")
 )
-# Operators whose computed size may be less than the actual size.
+# Operators whose computed size may be less than the actual size, or of a lower rank.
 INEXACT_SIZE_OPERATORS = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "Einsum", "DFT", "Multinomial", "MelWeightMatrix")
-    + ("If", "Loop", "Scan")
+    + ("Col2Im", "If", "Loop", "Scan")
 )
 # Operators whose outputs differ in each run.
 RANDOM_OPERATORS = (
@@ -737,7 +777,7 @@ RANDOM_OPERATORS = (
     "Bernoulli",
     "Multinomial",
 )
-# By operator: the inputs that determine the size of the output.
+# By operator: the indices of the inputs that determine the size of the output.
 SIZE_INPUTS = {
     "ConstantOfShape": (0,), "Expand": (1,), "Tile": (1,), "Range": (0, 1, 2), "Pad": (1,), "OneHot": (1,),
     "Upsample": (1,), "Resize": (2, 3), "CenterCropPad": (1,), "AffineGrid": (1,), "Col2Im": (1,), "HannWindow": (0,),

@@ -17,10 +17,11 @@ class Value:
     and all are known. depends_on_input: whether the size depends on the declared shape of a graph's input.
     is_lower_bound: whether the dims may be larger than `shape`. is_exact: whether the known dims are those of every
     run, and not an estimate. is_constant: whether the value depends on constants only. stored_elements: the number of
-    elements of the largest stored tensor from which the value is computed. tensor: the row of a stored tensor,
-    otherwise -1. sequence: the elements of a sequence; None if they are unknown, and for any other value.
-    min_text_bytes: a lower bound of the bytes of each string, 0 for numbers. content_id: a number that is the same only
-    for Values with equal properties, except `tensor`; 0 until it is needed (known_results.py).
+    elements of the largest stored tensor from which the value is computed. tensor: the row of TensorProto of a stored
+    tensor without external data, otherwise -1. sequence: the elements of a sequence; None if they are unknown, and for
+    any other value. text_bytes: an estimate of the bytes of each string: for a stored tensor, their mean; 0 for numbers
+    and unknown strings. content_id: a number that is the same only for Values with equal properties, except `tensor`; 0
+    until it is needed (known_results.py).
     """
 
     __slots__ = (
@@ -30,11 +31,11 @@ class Value:
         "is_constant",
         "is_exact",
         "is_lower_bound",
-        "min_text_bytes",
         "sequence",
         "shape",
         "stored_elements",
         "tensor",
+        "text_bytes",
     )
 
     def __init__(
@@ -45,7 +46,7 @@ class Value:
         self.depends_on_input = depends_on_input
         self.stored_elements = 0
         self.tensor = -1
-        self.min_text_bytes = 0
+        self.text_bytes = 0
         self.is_lower_bound = False
         self.is_exact = False
         self.is_constant = False
@@ -55,10 +56,10 @@ class Value:
     def copy(self) -> Value:
         """Return a new Value with the same properties, except `content_id`."""
         copy = Value(self.shape, self.data, self.depends_on_input)
-        copy.stored_elements, copy.tensor, copy.min_text_bytes, copy.sequence = (
+        copy.stored_elements, copy.tensor, copy.text_bytes, copy.sequence = (
             self.stored_elements,
             self.tensor,
-            self.min_text_bytes,
+            self.text_bytes,
             self.sequence,
         )
         copy.is_lower_bound, copy.is_exact, copy.is_constant = self.is_lower_bound, self.is_exact, self.is_constant

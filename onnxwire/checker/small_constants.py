@@ -1,4 +1,4 @@
-"""Reads constants of a few elements, such as shapes and trip counts, and attributes, one at a time."""
+"""Reads constants of a few elements, such as shapes and trip counts, and attributes, on demand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_TENSOR_BYTES = 1024  # maximum encoded size of a tensor that is decoded, exc
 _MAX_NUMBER_BYTES = 8 * MAX_ELEMENTS + 7  # maximum length of raw_data with MAX_ELEMENTS elements and an incomplete one
 MAX_ATTRIBUTE_BYTES = 1 << 16  # maximum encoded size of an attribute that is read
 MAX_KEY_BYTES = 1024  # maximum length of attributes that are compared with those of other nodes
-MAX_EXTENT_BYTES = 1 << 16  # maximum encoded size for `extent`; longer values of a remote file are not resident
+MAX_EXTENT_BYTES = 1 << 16  # maximum encoded size of a tensor for `extent`
 # Format characters of `struct` by data type.
 _FORMATS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 10: "e", 11: "d", 12: "I", 13: "Q"}
 
@@ -60,7 +60,7 @@ class SmallConstants:
         return self.column(type_name, f"first.{field}"), self.column(type_name, field)
 
     def elements(self, name: str) -> Sequence[int]:
-        """Return the values of a list such as NodeProto.input."""
+        """Return the values of a list, such as NodeProto.input; strings as ids."""
         cached = self._columns.get(name)
         if cached is None:
             cached = self._columns[name] = np.ascontiguousarray(self.facts.lists(name).value).data
@@ -90,8 +90,8 @@ class SmallConstants:
     def numbers(self, tensor: int) -> Numbers | None:
         """Return the elements of a row of TensorProto.
 
-        Returns None if they are too many, external or of a type that is not in _FORMATS, and for a message that is
-        encoded in several pieces.
+        Returns None if they are too many, external or of a type that is not in _FORMATS, and for a message that is long
+        or encoded in several pieces; [] if the message has none.
         """
         is_long = self._raw_lengths[tensor] > _MAX_NUMBER_BYTES
         if is_long or self.column("TensorProto", "length")[tensor] > MAX_TENSOR_BYTES:
@@ -126,8 +126,8 @@ class SmallConstants:
     def extent(self, tensor: int) -> tuple[int, int] | None:
         """Return the least and the greatest element of a row of TensorProto, or None if they are unknown.
 
-        They are unknown for long, external and damaged tensors, for tensors without integers or in several pieces, and
-        beyond the limit of bytes for the document.
+        They are unknown for long, external and damaged tensors, for tensors without integers or encoded in several
+        pieces, and beyond the limit of bytes for the document.
         """
         length = self.column("TensorProto", "length")[tensor]
         if length > MAX_EXTENT_BYTES or length > self._extent_bytes_left:
@@ -143,7 +143,7 @@ class SmallConstants:
         return self._extents[tensor]
 
     def head(self, tensor: int, n: int) -> bytes:
-        """Return at most n first bytes of a tensor that has raw_data or is short; b"" for any other.
+        """Return the first n bytes of a tensor's elements, or all; b"" if it is not short and has no raw_data.
 
         tensor: the row of TensorProto.
         """
@@ -157,7 +157,7 @@ class SmallConstants:
         return b""
 
     def attributes(self, node: int) -> dict[str, AttributeProto]:
-        """Return the attributes of a row of NodeProto by name, except long ones and those in several pieces."""
+        """Return the attributes of a row of NodeProto by name, except long ones and those encoded in several pieces."""
         start = self.column("NodeProto", "first.attribute")[node]
         attributes = {}
         for row in range(start, start + self.column("NodeProto", "attribute")[node]):

@@ -25,7 +25,7 @@ cdef struct Texts:
     int32_t n            # the number of ids; id 0 is the empty string, which the caller inserts first
     int32_t capacity     # of `start`, `traits` and `hashes`, in elements
     uint64_t* start      # n + 1 offsets in the arena
-    uint8_t* traits      # flags by id: IS_IDENTIFIER, ... of interning.pyx
+    uint8_t* traits      # of each id: IS_IDENTIFIER, ... of interning.pyx
     uint32_t* hashes
     uint8_t* arena       # the bytes of all strings
     uint64_t arena_size

@@ -1,8 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Interned strings: equal strings have equal ids.
 
-A hash table with open addressing maps strings to ids. The kinds of characters of a string are recorded when it is
-added.
+A hash table with open addressing maps strings to ids. The traits of a string are recorded when it is added.
 """
 from libc.string cimport memcmp, memcpy, memset
 
@@ -47,7 +46,11 @@ cdef uint8_t[256] TRAITS_BY_BYTE
 
 
 cdef int fill_traits() noexcept:
-    """Fill TRAITS_BY_BYTE: the flags that a string may have if all, or any, of its bytes are this byte."""
+    """Fill TRAITS_BY_BYTE, the traits of each byte.
+
+    A string has IS_IDENTIFIER and IS_ASCII only if all its bytes have them, and HAS_ANGLE_BRACKET and HAS_DOT if any
+    byte has them. Further conditions are in `find_traits`.
+    """
     cdef int i
     for i in range(256):
         TRAITS_BY_BYTE[i] = 0
@@ -77,19 +80,19 @@ cdef bint is_utf8(const uint8_t* p, const uint8_t* end) noexcept nogil:
 
 
 cdef uint8_t find_traits(const uint8_t* p, uint64_t n) noexcept nogil:
-    """Return the flags of a string: IS_IDENTIFIER, ..."""
-    cdef uint8_t all_flags = IS_IDENTIFIER | IS_ASCII
-    cdef uint8_t any_flags = 0
+    """Return the traits of a string: IS_IDENTIFIER, ..."""
+    cdef uint8_t all_traits = IS_IDENTIFIER | IS_ASCII
+    cdef uint8_t any_traits = 0
     cdef uint64_t i
     for i in range(n):
-        all_flags &= TRAITS_BY_BYTE[p[i]]
-        any_flags |= TRAITS_BY_BYTE[p[i]]
+        all_traits &= TRAITS_BY_BYTE[p[i]]
+        any_traits |= TRAITS_BY_BYTE[p[i]]
     if n == 0 or c"0" <= p[0] <= c"9":
-        all_flags &= <uint8_t>~IS_IDENTIFIER
-    any_flags &= HAS_ANGLE_BRACKET | HAS_DOT
-    if all_flags & IS_ASCII or is_utf8(p, p + n):
-        any_flags |= IS_UTF8
-    return (all_flags & (IS_IDENTIFIER | IS_ASCII)) | any_flags
+        all_traits &= <uint8_t>~IS_IDENTIFIER
+    any_traits &= HAS_ANGLE_BRACKET | HAS_DOT
+    if all_traits & IS_ASCII or is_utf8(p, p + n):
+        any_traits |= IS_UTF8
+    return (all_traits & (IS_IDENTIFIER | IS_ASCII)) | any_traits
 
 
 cdef int32_t find_id_or_bucket(const Texts* texts, const uint8_t* p, uint64_t n, uint32_t hash) noexcept nogil:

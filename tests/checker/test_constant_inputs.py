@@ -122,12 +122,12 @@ MESSAGES = {
     "'Conv' has 2 numbers in 'strides' instead of 1": _model(
         "Conv", [np.zeros((1, 1, 8), np.float32), np.zeros((1, 1, 3), np.float32)], strides=[1, 1]
     ),
-    "'GatherElements' has the constant index 8 along axis 1": INVALID_MODELS["elements of a longer axis"],
-    "'Compress' has the constant condition of length 3": _model("Compress", [IMAGE, [True] * 3], axis=0),
+    "a constant of 'GatherElements' is out of range: index 8 along axis 1": INVALID_MODELS["elements of a longer axis"],
+    "a constant of 'Compress' is out of range: condition of length 3": _model("Compress", [IMAGE, [True] * 3], axis=0),
 }
 
 
 @each("text", MESSAGES)
 def test_messages_name_the_constant_and_use_the_singular_for_one(text):
     messages = [problem.message for problem in onnxwire.check(MESSAGES[text], untrusted=True, select="security")]
-    assert any(message.startswith((f"{text};", f"{text}, which is out of range;")) for message in messages)
+    assert any(message.startswith(f"{text};") for message in messages)

@@ -127,9 +127,9 @@ def test_values_that_operators_distinguish_have_different_content_ids():
     results = KnownResults()
     values = [Value((1,), [number]) for number in (1, True, 1.0, 0.0, -0.0)] + [Value(None), Value(()), Value((None,))]
     values += [Value((1,), [1], depends_on_input=True), UNKNOWN, OMITTED, UNKNOWN_CONSTANT]
-    for name in ("is_lower_bound", "is_exact", "is_constant", "stored_elements", "min_text_bytes"):
+    for name in ("is_lower_bound", "is_exact", "is_constant", "stored_elements", "text_bytes"):
         values.append(Value((1,), [1]))
-        setattr(values[-1], name, 7 if name in ("stored_elements", "min_text_bytes") else True)
+        setattr(values[-1], name, 7 if name in ("stored_elements", "text_bytes") else True)
     content_ids = [results.content_id(value) for value in values]
     # Only the content ids of Value(None), which has index 5, and UNKNOWN are equal.
     assert content_ids.index(results.content_id(Value())) == 5 and content_ids[5] == results.content_id(UNKNOWN)
@@ -143,7 +143,7 @@ def test_the_evaluation_of_a_long_chain_of_functions_stops_once_at_the_limit_of_
     n = 3000
     functions = [_function(f"f{i}", [_call(f"f{i + 1}", ["v"], ["o"])], ["v"], ["o"]) for i in range(n)]
     bounds = _bounds([_call("f0", ["x"], ["y"])], functions=functions)
-    assert bounds.results_cache.n_stopped == 1  # n_stopped: the number of calls that a limit stopped
+    assert bounds.results_cache.n_unevaluated_calls == 1
     assert bounds.budget > 0
 
 
@@ -155,7 +155,7 @@ def test_recursive_functions_are_not_evaluated(n):
     facts = Facts(Document(_model([_call("f0", ["x"], ["y"])], functions=functions)), onnxwire.ModelProto)
     # Vertex 0 is the main graph, and vertex i + 1 the function fi.
     assert facts.derive(FunctionCalls).recursive == set(range(1, n + 1))
-    assert facts.derive(ShapeBounds).results_cache.n_stopped == 0
+    assert facts.derive(ShapeBounds).results_cache.n_unevaluated_calls == 0
 
 
 def test_a_function_that_calls_a_recursive_function_has_infinite_size_and_depth():

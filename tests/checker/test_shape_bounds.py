@@ -8,6 +8,7 @@ from onnx import TensorProto, helper
 import onnxwire
 from onnxwire.checker.constant_inputs import ARGUMENT
 from onnxwire.checker.facts import Facts
+from onnxwire.checker.node_call import Scope
 from onnxwire.checker.rules.security_resources import has_slow_repeats
 from onnxwire.checker.shape_bounds import ShapeBounds
 from onnxwire.checker.small_constants import SmallConstants
@@ -145,6 +146,15 @@ def _bounds(data):
     return Facts(Document(data), onnxwire.ModelProto).derive(ShapeBounds)
 
 
+def _output_shape(data):
+    """Return the dims that ShapeBounds computes for the value y of a model's graph."""
+    facts = Facts(Document(data), onnxwire.ModelProto)
+    main_graph = facts.GraphProto.under("ModelProto.graph").tolist().index(True)
+    scope = Scope(None)
+    facts.derive(ShapeBounds)._run_graph(main_graph, scope, [])
+    return list(scope.values[facts.find("y")].shape)
+
+
 def test_elements_of_float16_in_int32_data_are_decoded_from_their_bits():
     tensor = helper.make_tensor("c", TensorProto.FLOAT16, [2], [1.5, -2.0])
     data = helper.make_model(helper.make_graph([], "g", [], [], [tensor])).SerializeToString()
@@ -172,6 +182,16 @@ def test_parts_of_a_string_are_not_counted_as_long_as_the_string(op_type, is_rep
         _node("Expand", ["parts", "shape"]),
     ]
     assert bool(_bounds(_model(nodes, {"shape": [1 << 22, 1]})).texts) == is_reported
+
+
+@each("string, doc_string, is_reported", [("a" * (1 << 13), "", True), ("a", "a" * (1 << 13), False)], ids=str)
+def test_only_the_strings_of_a_tensor_count_as_its_strings(string, doc_string, is_reported):
+    tensor = helper.make_tensor("text", TensorProto.STRING, [1], [string])
+    tensor.doc_string = doc_string
+    shape = onnx.numpy_helper.from_array(np.array([1 << 18]), "shape")
+    graph = helper.make_graph([_node("Expand", ["text", "shape"])], "g", [], [], [tensor, shape])
+    texts = _bounds(helper.make_model(graph).SerializeToString()).texts
+    assert list(texts.values()) == ([len(string) << 18] if is_reported else [])
 
 
 def test_max_elements_is_the_limit_of_small_values_too():
@@ -244,6 +264,12 @@ def test_a_loop_that_multiplies_a_size_is_found():
     assert bounds.elements and not bounds.endless_loops
 
 
+@each("trips", [10, 64, 65, 66, 1000])
+def test_a_loop_that_adds_to_a_value_adds_in_each_iteration(trips):
+    body = [_node("Constant", [], "part", value_floats=[1.0] * 7), _node("Concat", ["v", "part"], "u", axis=0)]
+    assert _output_shape(_loop_model(body, trips)) == [16 + 7 * trips]
+
+
 def test_a_loop_is_endless_if_its_condition_is_known_to_hold():
     assert _bounds(_loop_model([RELU_NODE, _node("Less", ["i", "far"], "e")], None, "e")).endless_loops
     assert not _bounds(_loop_model([RELU_NODE, _node("Greater", ["x", "far"], "e")], None, "e")).endless_loops
@@ -262,6 +288,40 @@ def test_the_evaluation_of_nested_loops_stops_when_the_budget_is_exhausted():
     assert _bounds(_loop_model(body, 1 << 40)).budget > -100_000
 
 
+SHAPED_NODES = {
+    "axis of OneHot": ([_node("OneHot", ["i", "depth", "off_on"], axis=0)], [5, 2, 3]),
+    "last axis of OneHot": ([_node("OneHot", ["i", "depth", "off_on"])], [2, 3, 5]),
+    "cropped axes": ([_node("CenterCropPad", ["i", "depth"], axes=[1])], [2, 5]),
+    "grid of images": ([_node("AffineGrid", ["theta", "images"])], [2, 4, 5, 2]),
+    "parts of strings": ([_node("StringSplit", ["words"])], [2, None]),
+}
+
+
+@each("name", SHAPED_NODES)
+def test_the_shape_of_an_output_is_that_of_the_operator(name):
+    nodes, expected = SHAPED_NODES[name]
+    constants = {
+        "i": np.zeros((2, 3), np.int64),
+        "depth": np.array([5]),
+        "off_on": np.float32([0, 1]),
+        "theta": np.zeros((2, 2, 3), np.float32),
+        "images": np.array([2, 100, 4, 5]),
+        "words": np.array(["a b", "c"], object),
+    }
+    assert _output_shape(_model(nodes, constants)) == expected
+
+
+def test_the_elements_of_a_clip_with_an_unknown_limit_are_unknown():
+    for limits, is_reported in ((["", "seven"], True), (["", "n"], False)):
+        nodes = [
+            _node("Size", ["x"], "n"),
+            _node("Clip", ["nine", *limits], "index"),
+            _node("Gather", ["x", "index"], axis=1),
+        ]
+        bounds = _bounds(_model(nodes, {"nine": np.int64(9), "seven": np.int64(7)}))
+        assert bool(bounds.faults.get("index")) == is_reported
+
+
 def test_an_index_beyond_a_lower_bound_of_a_dimension_is_not_reported():
     """The size of a Concat with an unknown part is a lower bound, so an index beyond it may be in range."""
     nodes = [
@@ -269,6 +329,41 @@ def test_an_index_beyond_a_lower_bound_of_a_dimension_is_not_reported():
         _node("Gather", ["v", "i"], axis=0),
     ]
     assert not ShapeBounds(Facts(Document(_model(nodes, {"i": np.int64(3)})), onnxwire.ModelProto)).faults
+
+
+def test_elements_that_where_selects_are_repeated():
+    nodes = [
+        _node("Where", ["true", "a", "b"], "sizes"),
+        _node("ConstantOfShape", ["sizes"]),
+    ]
+    constants = {"true": np.bool_(True), "a": np.array([3]), "b": np.array([1, 2])}
+    assert _output_shape(_model(nodes, constants)) == [3, 3]
+
+
+@each("op_type", ["Expand", "Tile", "Pad", "Reshape", "Squeeze"])
+def test_an_axis_or_index_of_an_output_of_unknown_shape_is_not_reported(op_type):
+    nodes = [
+        _node("Shape", ["x"], "sizes"),
+        _node("Concat", ["sizes", "sizes"], "pads", axis=0),
+        _node("Slice", ["sizes", "zero", "one"], "axes"),
+        _node(op_type, ["v", {"Pad": "pads", "Squeeze": "axes"}.get(op_type, "sizes")], "output"),
+        _node("Gather", ["output", "three"], axis=1 if op_type == "Reshape" else 0),
+        _node("Transpose", ["output"], "z", perm=[1, 0]),
+    ]
+    v = np.zeros({"Reshape": 8, "Squeeze": (1, 9, 1)}.get(op_type, (1, 1)), np.float32)
+    constants = {"v": v, "zero": np.array([0]), "one": np.array([1]), "three": np.int64(3)}
+    assert not _bounds(_model(nodes, constants)).faults
+
+
+def test_a_resize_to_unknown_sizes_does_not_use_the_region_as_scales():
+    nodes = [
+        _node("Shape", ["x"], "s"),
+        _node("Concat", ["s", "s"], "sizes", axis=0),
+        _node("Resize", ["v", "region", "", "sizes"]),
+    ]
+    constants = {"v": np.zeros((1, 1, 2, 2), np.float32), "region": np.full(8, 1 << 10, np.float32)}
+    bounds = _bounds(_model(nodes, constants))
+    assert not bounds.elements and not bounds.overflows
 
 
 @each("n_out_of_range, is_reported", [(1000, True), (1, True), (0, False)], ids=str)

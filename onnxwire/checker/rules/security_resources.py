@@ -96,7 +96,7 @@ def text(facts: Facts) -> Iterator[Finding]:
     sizes = facts.derive(ShapeBounds).texts
     yield facts.NodeProto.at(
         sizes,
-        "the strings of {op_type!r} have at least {size:,} bytes together, more than max_elements "
+        "the strings of {op_type!r} have about {size:,} bytes together, more than max_elements "
         "({facts.max_elements:,}) permits; do not run the model, or raise --max-elements",
         size=sizes,
     )
@@ -118,12 +118,12 @@ def total_elements(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-hidden", "NodeProto")
 def hidden_size(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a size that is computed from constants by operators that `ShapeBounds` does not evaluate."""
+    """Yield nodes with a size that depends on constants only, but that `ShapeBounds` does not compute."""
     positions = facts.derive(ShapeBounds).hidden_sizes
     yield facts.NodeProto.at(
         positions,
-        "input[{position}] of {op_type!r}, which determines a size, is computed from constants by operators that the "
-        "check does not evaluate; store the result as a constant",
+        "input[{position}] of {op_type!r}, which determines a size, depends on constants only, but the check cannot "
+        "compute it; store its elements in the model",
         position=positions,
     )
 
@@ -168,10 +168,10 @@ def iterations(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-index", "NodeProto")
 def index(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with a constant index out of range."""
+    """Yield nodes with a constant, such as an index, that is out of range."""
     indices = facts.derive(ShapeBounds).faults.get(INDEX, {})
     yield facts.NodeProto.at(
-        indices, "{op_type!r} has the constant {number}, which is out of range; do not run the model", number=indices
+        indices, "a constant of {op_type!r} is out of range: {constant}; do not run the model", constant=indices
     )
 
 
@@ -193,7 +193,7 @@ def argument(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-shape", "NodeProto", "ValueInfoProto")
 def contradicted_shapes(facts: Facts) -> Iterator[Finding]:
-    """Yield values whose declared shape differs from the shape that their node produces."""
+    """Yield values whose declared shape differs from the computed one."""
     shapes = facts.derive(ShapeBounds).contradicted_shapes
     yield facts.ValueInfoProto.at(
         shapes, "value {name!r} has the shape {shape}, and another is declared; do not run the model", shape=shapes

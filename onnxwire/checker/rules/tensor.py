@@ -72,16 +72,16 @@ RULES = {
         "tensor-single-storage": [
             (
                 lambda tensor: (
-                    _has_elements(tensor)
+                    _has_inline_elements(tensor)
                     & (tensor.derive(Payloads).n_filled_fields == 0)
-                    & (tensor.derive(Payloads).n_stored > 0)
+                    & (tensor.derive(Payloads).n_required > 0)
                 ),
-                "tensor {name!r} has no data, and its element count is {stored:,}; "
+                "tensor {name!r} has no data, and its element count is {count:,}; "
                 "fill raw_data or the list of its type, or set data_location to EXTERNAL",
-                {"stored": lambda tensor: tensor.derive(Payloads).n_stored},
+                {"count": lambda tensor: tensor.derive(Payloads).n_required},
             ),
             (
-                lambda tensor: _has_elements(tensor) & (tensor.derive(Payloads).n_filled_fields > 1),
+                lambda tensor: _has_inline_elements(tensor) & (tensor.derive(Payloads).n_filled_fields > 1),
                 "the elements of tensor {name!r} are stored more than once, in {fields}; clear all but one",
                 {"fields": lambda tensor: lambda row: _filled_fields(tensor, row)},
             ),
@@ -92,7 +92,7 @@ RULES = {
                 & (tensor.derive(Payloads).elements == 0)
                 & (tensor.derive(Payloads).n_filled_fields > 0)
             ),
-            "a dimension of tensor {name!r} is 0, but it has data; clear the data or correct the dims",
+            "tensor {name!r} has data, but one of its dims is 0; clear the data or correct the dims",
         ),
         "tensor-raw-data-dtype": [
             (
@@ -146,8 +146,8 @@ RULES = {
 }
 
 
-def _has_elements(tensors: Sheet) -> Any:
-    """Return whether each tensor is inline and has elements, or dims that can't be counted."""
+def _has_inline_elements(tensors: Sheet) -> Any:
+    """Return whether each tensor is inline, and the product of its dims is not 0; it may be impossible to compute."""
     payloads = tensors.derive(Payloads)
     return payloads.is_inline & (payloads.elements != 0)
 
@@ -158,35 +158,38 @@ def _filled_fields(tensors: Sheet, row: int) -> str:
 
 
 def _has_only_raw_data(tensors: Sheet) -> Any:
-    """Return whether each tensor has elements, and only in raw_data."""
+    """Return whether each tensor is inline and has data only in raw_data, and the product of its dims is not 0."""
     payloads = tensors.derive(Payloads)
     return payloads.has("raw_data") & (payloads.n_filled_fields == 1) & (payloads.elements != 0)
 
 
 def _is_misplaced(tensors: Sheet, storage: int) -> Any:
-    """Return whether each tensor has its elements in one list only, which is for other types."""
+    """Return whether each tensor has its elements only in one list, which is for other types.
+
+    storage: the list, as index of STORAGE_FIELDS.
+    """
     payloads = tensors.derive(Payloads)
     is_in_list = payloads.storage == storage
     if not is_in_list.any():
         return is_in_list
     own_storage = payloads.own_storage
-    return is_in_list & _has_elements(tensors) & (own_storage >= 0) & (own_storage != storage)
+    return is_in_list & _has_inline_elements(tensors) & (own_storage >= 0) & (own_storage != storage)
 
 
 def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
     """Return a finding about tensors whose list has a wrong number of entries. subject: begins the message."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
-    count, entries, size = payloads.count, payloads.n_entries, payloads.count_bytes
+    actual_counts, required_counts, actual_bytes = payloads.count, payloads.n_entries, payloads.count_bytes
     return tensors.at(
         rows,
-        f"{subject} {{storage}} of length {{entries:,}}, but {{actual}}; correct one of the two",
+        f"{subject} {{storage}} of length {{required:,}}, but {{actual}}; correct one of the two",
         type_name=type_names(tensors.data_type),
-        entries=entries,
+        required=required_counts,
         storage=storage_names(payloads.storage),
         actual=lambda row: (
-            f"its length is {count[row]:,}"
-            if count[row] >= 0
-            else f"it is {'shorter' if size[row] < entries[row] else 'longer'}"
+            f"its length is {actual_counts[row]:,}"
+            if actual_counts[row] >= 0
+            else f"it is {'shorter' if actual_bytes[row] < required_counts[row] else 'longer'}"
         ),
     )
 
@@ -238,9 +241,9 @@ def segment_bounds(facts: Facts) -> Iterator[Finding]:
     has_both = segments.has("begin") & segments.has("end")
     yield segments.at((owners >= 0) & ~has_both, "the segment lacks begin or end; set both")
     elements = np.append(payloads.elements, -1)[owners]
-    stored = np.append(payloads.n_stored, -1)[owners]
+    required = np.append(payloads.n_required, -1)[owners]
     yield segments.at(
-        has_both & (elements >= 0) & (stored < 0),
+        has_both & (elements >= 0) & (required < 0),
         "the segment is from {begin} to {end}, and the tensor has {elements}; correct the segment or the dims",
         elements=count_texts(elements, "element"),
     )
