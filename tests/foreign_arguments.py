@@ -149,7 +149,7 @@ def calls(
     """Yield (name, function) for each attribute of a class, except those inherited from `object`: the function calls it
     with objects of wrong types. The last function copies, pickles and prints objects of the class.
 
-    make_foreign_objects: returns new objects of other types. Each attribute gets new ones, since calls that extend a
+    make_foreign_objects: returns new objects of many types. Each attribute gets new ones, since calls that extend a
     sequence by itself would otherwise make millions of elements. own_makers: functions that return objects of the
     class.
     """
@@ -287,7 +287,7 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
             "TensorProto",
             "Everything",
         ):
-            continue  # other message classes have the same methods; their fields are CPython's descriptors
+            continue  # other message classes have the same methods, and CPython checks the objects of their fields
         yield from calls(cls, make_foreign_objects, own_makers)
     yield from class_assignments(makers)
     yield from module_functions(make_foreign_objects)

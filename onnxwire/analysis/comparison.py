@@ -46,10 +46,10 @@ class Difference:
     change: the change from the first model to the second. "rewired" means that an input reads another value. "renamed"
     lists all new names in one difference, if nodes are matched by structure.
     kind, name: the kind and name of the element that differs. Kinds are "node", "tensor", "input", "output", "value",
-    "opset", "metadata", "function", "graph", "model", ...
+    "opset", "metadata", "function", "graph", "model", ...; for "renamed", kind is "names", and name states how many.
     part: the part of the element that differs, such as "op_type" or "attribute axis"; "" for the whole element. path:
-    the path of an added element in the second model, of any other element in the first. old, new: texts for people, or
-    None.
+    the path of an added element in the second model, of any other element in the first; "" for "renamed". old, new:
+    texts for people, or None.
     distance: the distance of the values of weights; None if they were not compared. names: for "renamed", dicts from
     old to new names under "nodes" and "values".
     """
@@ -119,6 +119,9 @@ class Comparison:
         # The paths of all messages of `old` that contain tensors with external data. Equal messages of two models can
         # refer to different files.
         self._external_paths: set[str] = set()
+        # The paths in the first and in the second model of the paired elements around the compared messages, for pairs
+        # of different indexes.
+        self._moved_paths: list[tuple[str, str]] = []
         if weights:
             open_external(old)
         if weights or progress is not None:
@@ -198,8 +201,10 @@ class Comparison:
                 is_present = old.HasField(name), new.HasField(name)
                 if all(is_present):
                     yield from self._compare_messages(getattr(old, name), getattr(new, name), field_path, part_element)
-                elif any(is_present):
-                    yield Difference("added" if is_present[1] else "removed", *part_element, field_path)
+                elif is_present[0]:
+                    yield Difference("removed", *part_element, field_path)
+                elif is_present[1]:
+                    yield Difference("added", *part_element, self._path_in_second(field_path))
             else:
                 # An absent field equals its default, except in a oneof.
                 is_present = old.HasField(name), new.HasField(name)
@@ -239,13 +244,12 @@ class Comparison:
                 yield Difference("removed", *reported_element(value, index), element_path, old=text_of(value))
             else:
                 is_unmatched[new_index - start] = 0
-                yield from self._compare_pair(
-                    value, new_elements[new_index], element_path, reported_element(value, index)
-                )
+                pair = value, new_elements[new_index], element_path, reported_element(value, index)
+                yield from self._moved(self._compare_pair(*pair), path, index, new_index)
         for index, is_added in enumerate(is_unmatched, start):
             if is_added:
-                value = new_elements[index]
-                yield Difference("added", *reported_element(value, index), f"{path}[{index}]", new=text_of(value))
+                value, element_path = new_elements[index], self._path_in_second(f"{path}[{index}]")
+                yield Difference("added", *reported_element(value, index), element_path, new=text_of(value))
         if field.name in ("input", "output"):
             # Callers can pass inputs and receive outputs by position, so the order of both matters.
             matched_indexes = [new_index for new_index in matches if new_index >= 0]
@@ -288,15 +292,34 @@ class Comparison:
         for index in range(start, ends[0]):
             node, node_path = old_nodes[index], f"{path}[{index}]"
             if index in pairs:
-                element = ("node", node_name(node), "")
-                yield from self._compare_messages(node, new_nodes[pairs[index]], node_path, element)
+                pair = node, new_nodes[pairs[index]], node_path, ("node", node_name(node), "")
+                yield from self._moved(self._compare_messages(*pair), path, index, pairs[index])
             else:
                 yield Difference("removed", "node", node_name(node), "", node_path, old=text_of(node))
         matched_indexes = set(pairs.values())
         for index in range(start, ends[1]):
             if index not in matched_indexes:
-                node = new_nodes[index]
-                yield Difference("added", "node", node_name(node), "", f"{path}[{index}]", new=text_of(node))
+                node, node_path = new_nodes[index], self._path_in_second(f"{path}[{index}]")
+                yield Difference("added", "node", node_name(node), "", node_path, new=text_of(node))
+
+    def _moved(self, differences: Iterator[Difference], path: str, index: int, new_index: int) -> Iterator[Difference]:
+        """Yield the differences of two paired elements of a list, whose indexes are used by `_path_in_second`.
+
+        path: the path of the list in the first model.
+        """
+        if index == new_index:
+            yield from differences
+            return
+        self._moved_paths.append((f"{path}[{index}]", self._path_in_second(f"{path}[{new_index}]")))
+        yield from differences
+        self._moved_paths.pop()
+
+    def _path_in_second(self, path: str) -> str:
+        """Return the path in the second model of an element below the compared messages; path: with old indexes."""
+        for old_path, new_path in reversed(self._moved_paths):
+            if path.startswith(f"{old_path}."):
+                return new_path + path[len(old_path) :]
+        return path
 
     def _skip_equal(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
         """Return whether two messages are equal. Report equal tensors as compared.

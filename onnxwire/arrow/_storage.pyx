@@ -21,7 +21,7 @@ cdef const char* EXTERNAL = "external"
 
 
 cdef int add_location(Walk walk, Column* column, const Message* message, Layout* layout) except -1:
-    """Add the four columns storage, location, offset and length of a tensor. column: the first of them."""
+    """Add the storage, location, offset and length of a tensor to four adjacent columns. column: the first of them."""
     walk.add_c_string(&column.rows, EXTERNAL if layout.is_external else INLINE)
     if layout.location != NULL:
         walk.columns.add_text(&(column + 1).rows, layout.location, layout.location_size)
@@ -38,7 +38,7 @@ cdef int add_location(Walk walk, Column* column, const Message* message, Layout*
 cdef int read_layout(Walk walk, const Message* message, omitted_size, Layout* layout) except -1:
     """Fill in the layout of a tensor.
 
-    omitted_size: the size of raw_data if the encoded document omits it, else None.
+    omitted_size: the size of raw_data if it was left out when an edited message was encoded for the table, else None.
     """
     cdef Fields* fields = walk.fields
     cdef const Slot* slot = &message.slots[fields.data_location.slot]

@@ -78,7 +78,7 @@ def to_arrow(
     "utf8" for copies. Strings that are not valid UTF-8 are copied with U+FFFD for invalid bytes, and counted in the
     schema's metadata ("onnxwire.repaired_strings"). Absent singular fields are null.
     A new message, and one of an edited document, is encoded first, a large one without its large payloads. Then the
-    offsets and sizes of messages and inline payloads in the file are null.
+    columns `offset` and, of messages, `bytes` are null, and `offset` and `length` of inline payloads, too.
     Raises FieldValueError for an unknown `table` or `strings` and for columns that are too large, FieldTypeError for a
     message that is not of ONNX, DecodeError for damaged bytes, and the errors of `load`.
     """

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _FOLDER_OPTION = "session.model_external_initializers_file_folder_path"
 _MAIN_GRAPH_PATH = re.compile(r"graph\.initializer\[[0-9]+\]")
-# Mapping fewer bytes saves nothing, since pages are mapped. Shapes and axes, which are smaller, must stay in the model:
-# shape inference reads them.
+# Smaller payloads are not worth a mapping, which takes whole pages. Shapes and axes, which are smaller, must stay in
+# the model: shape inference reads them.
 _MIN_PAYLOAD_BYTES = 1 << 14
 
 

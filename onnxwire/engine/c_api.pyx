@@ -55,7 +55,7 @@ from onnxwire.errors import FieldTypeError, FieldValueError
 
 cdef struct File:
     # A mapped file that contains bytes of pieces, and its state when the pieces were made.
-    PyObject* document           # borrowed; the Payloads in `Export.owners` refer to it
+    PyObject* document           # borrowed; an object in `Export.owners` keeps it alive
     int descriptor
     OwFileState state
 
@@ -100,7 +100,7 @@ cdef class Export:
     cdef int fill(self, list parts, bint is_lazy) except -1:
         """Create the pieces of an encoding from `parts`, which are bytes objects and Pieces.
 
-        is_lazy: whether to leave bytes that are not resident to `read`, with `data` NULL, instead of fetching them.
+        is_lazy: whether bytes that are not resident are fetched later, by `read` (their `data` is NULL), and not now.
         Each part is pinned when it is added, because other code may run.
         """
         cdef size_t capacity = <size_t>len(parts) or 1

@@ -42,7 +42,7 @@ cdef str field_repr(View self, Field* field):
     cdef str text
     cdef Cursor cursor
     cdef Record record
-    cdef uint64_t size = 0       # number of values, or bytes of values and packed runs
+    cdef uint64_t size = 0       # number of values; of unedited fields, bytes of strings and packed runs, and 1 per other record
     if field.type == MESSAGE:
         kind = (<object>field.descriptor).message_type.name
         return f"{name}=[{slot.n:,} {kind}]" if field.repeated else f"{name}={kind}(...)"
@@ -115,7 +115,7 @@ cdef class Message(View):
             if self.table.fields[i].type == STRING and not self.table.fields[i].repeated:
                 if not is_resident(slot.p, min(slot.n, <uint64_t>SNIFFED_BYTES)):
                     continue
-                p = slot.p
+                p = slot.p  # may be read from a copy of a header; see header_copies.pyx
                 if p >= (<Document>self.document).far.first_copy:
                     p = copied_bytes((<Document>self.document).far.store, p, min(slot.n, <uint64_t>SNIFFED_BYTES))
                 for k in range(min(slot.n, <uint64_t>SNIFFED_BYTES)):
@@ -320,6 +320,7 @@ cdef class Message(View):
     def close(self):
         """Close the message's document; every view of the document raises ClosedError from then on.
 
+        No-op for new messages and copies, whose bytes other messages may share.
         Raises InUseError while arrays or memoryviews of the document's bytes, or of its external data, exist.
         """
         (<Document>self.document).close()

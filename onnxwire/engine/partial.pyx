@@ -308,7 +308,7 @@ cdef int fetch(const uint8_t* p, uint64_t n) except -1:
 
 
 cdef object fetched_text(const uint8_t* p, uint64_t n):
-    """Return a string, fetched first if it is not resident; references the memory until the string is read."""
+    """Return a string, fetched first if it is not resident. Keeps the memory alive until the string is decoded."""
     cdef PartialMemory memory = memory_of(p)
     if memory is not None:
         memory.fetch(p, n)

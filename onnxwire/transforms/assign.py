@@ -44,7 +44,7 @@ _MAX_QUOTED_CHARS = 60  # maximum number of characters of a text in an error mes
 
 
 def assign(message: Message, assignment: str, *, keep_type: bool = False) -> str:
-    """Apply one assignment PATH=VALUE; return the path in fields and indexes.
+    """Apply one assignment PATH=VALUE; return its path as field names and indexes.
 
     message: the root, usually a model; it is changed. PATH: see `resolve`. VALUE depends on the target:
         a singular field: a number, true or false, the name of an enum value (also for data_type and elem_type), or text
@@ -62,7 +62,7 @@ def assign(message: Message, assignment: str, *, keep_type: bool = False) -> str
 
 
 def set_value(message: Message, path: str, text: str, *, files: bool = False) -> str:
-    """Set the target of a path, as `assign` does; return the path in fields and indexes.
+    """Set the target of a path, as `assign` does; return its path as field names and indexes.
 
     path, text: the left and right side of an assignment. files: whether @FILE means the content of a file; by default
     it is text.

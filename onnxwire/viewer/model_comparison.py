@@ -67,7 +67,7 @@ class ModelComparison:
             renamed |= entry.names or {}
             is_new = entry.change == "added"
             # A part that is added to a node, or removed, changes the node.
-            change: str = "changed" if entry.part else entry.change
+            change: str = "changed" if entry.part and entry.change in ("added", "removed") else entry.change
             differences.append((change, entry.kind, entry.name, entry.path if not entry.part or not is_new else ""))
             if len(rows) < MAX_ROWS:
                 row = {name: _truncate(getattr(entry, name)) for name in _FIELDS}

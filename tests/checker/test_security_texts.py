@@ -64,7 +64,8 @@ def test_a_command_in_metadata_is_reported(text):
     assert "security-name-injection" in _rules(text)
 
 
-def test_a_command_in_a_name_of_the_maximum_length_is_reported():
+def test_a_command_in_the_longest_name_that_is_searched_is_reported():
+    """Another rule reports names of more than 4,096 characters."""
     nodes = [helper.make_node("Relu", ["x"], ["y"], name="=cmd|calc".ljust(4096, "x"))]
     model = helper.make_model(helper.make_graph(nodes, "g", [], []))
     assert onnxwire.check(model.SerializeToString(), untrusted=True, select="security-name-injection")

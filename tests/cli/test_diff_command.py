@@ -143,6 +143,21 @@ def test_diff_reports_attributes_whose_messages_differ(old, new, shared):
     assert bool(list(onnxwire.diff(*models))) == (messages[0] != messages[1])
 
 
+def test_the_paths_of_added_elements_are_those_of_the_second_model():
+    text = """
+        graph {{ {0} node {{ name: "if" op_type: "If" attribute {{ name: "a" type: GRAPH g {{
+            node {{ name: "n" op_type: "Abs" {1} }} {2} }} }} }} }}
+    """
+    old = onnxwire.from_text(text.format("", "", ""))
+    first, attribute = 'node { name: "first" op_type: "Neg" }', 'attribute { name: "b" type: INT i: 1 }'
+    new = onnxwire.from_text(text.format(first, attribute, 'node { name: "last" op_type: "Neg" }'))
+    paths = sorted(difference.path for difference in onnxwire.diff(old, new))
+    graph = "graph.node[1].attribute[0].g"
+    assert paths == ["graph.node[0]", f"{graph}.node[0].attribute[0]", f"{graph}.node[1]"]
+    removed_paths = sorted(difference.path for difference in onnxwire.diff(new, old))
+    assert removed_paths == paths
+
+
 def test_differences_of_unknown_fields_are_reported(diff_lines):
     models = models_of_attributes("type: INT", "type: INT")
     models[1].graph.node[0].attribute[0].MergeFromString(wire.number(99, 1))

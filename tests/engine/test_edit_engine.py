@@ -78,7 +78,7 @@ def test_a_copy_during_which_a_finalizer_clears_the_source_is_complete_or_empty(
     graph.node.extend(source.node)
 
     class ClearingFinalizer:
-        """An object that clears the source when the garbage collector frees the object."""
+        """An object that clears `graph`, the source of the copy, when the garbage collector frees the object."""
 
         def __init__(self):
             self.self_reference = self  # a cycle, so that only the garbage collector frees the object

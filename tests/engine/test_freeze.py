@@ -120,7 +120,7 @@ def test_added_empty_messages_are_distinct():
 
 
 @pytest.mark.skipif(
-    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitized build encodes only messages of up to 24 bytes"
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitized build freezes only messages of up to 24 bytes"
 )
 @pytest.mark.parametrize("levels", [1, 2, pytest.param(3, marks=pytest.mark.long)])
 def test_a_built_message_takes_less_than_about_twice_the_memory_of_its_encoding(levels):

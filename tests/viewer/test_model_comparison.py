@@ -56,6 +56,14 @@ def test_differences_name_the_nodes_of_both_models():
     ]
 
 
+def test_a_node_that_reads_another_value_is_marked_as_rewired():
+    old, new = model("Relu", "Abs", "Add"), model("Relu", "Abs", "Add")
+    new.graph.node[2].input[0] = "x0"
+    comparison = ModelComparison(old, new, "structure")
+    assert comparison.comparison()["counts"] == {"rewired": 1}
+    assert [comparison.marks(side) for side in (0, 1)] == [{"graph.node[2]": "rewired"}] * 2
+
+
 def test_boxes_of_both_maps_are_marked_after_the_comparison():
     models = model("Relu", "Add", "Abs"), model("Gelu", "Add")
     comparison = ModelComparison(*models)

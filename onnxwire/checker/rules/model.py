@@ -139,7 +139,7 @@ def is_reverse_dns(domain: str) -> bool:
 
 
 def _has_number(records: UnknownFields, numbers: dict[str, tuple[int, ...]]) -> Any:
-    """Return whether each record has one of the field numbers of its message type."""
+    """Return whether the number of each record is one of those in `numbers` for its message type."""
     result = np.zeros(records.n, bool)
     for name, type_numbers in numbers.items():
         result |= records.under(name) & np.isin(records.number, type_numbers)

@@ -104,7 +104,7 @@ def _normalized(location: str) -> str:
 
 
 class Extents:
-    """The ranges of external tensors, sorted by file, offset and end, by `facts.derive(Extents)`.
+    """The ranges of external tensors, sorted by file, offset and end; `facts.derive(Extents)` returns them.
 
     rows: rows of TensorProto. files: the number of each file, an index of `names`. names: the normalized locations.
     start, end: the range in the file, in bytes. new_bytes: the number of bytes of the range that no earlier range of
@@ -142,7 +142,8 @@ class Extents:
             return
         is_same_file = self.files[1:] == self.files[:-1]
         self.is_same[1:] = is_same_file & (self.start[1:] == self.start[:-1]) & (self.end[1:] == self.end[:-1])
-        # Compute the greatest end before each range, in one pass over all files: ends are replaced by their ranks.
+        # Compute the greatest end of the earlier ranges of each file. The sum of the file's number times n and the rank
+        # of the end grows with the file, so one running maximum serves all files.
         ranks = np.empty(n, np.int64)
         ranks[np.argsort(self.end, kind="stable")] = np.arange(n)
         keys = np.maximum.accumulate(self.files * n + ranks)[:-1]
@@ -232,7 +233,7 @@ def range_overflow(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-overlap", "StringStringEntryProto")
 def overlap(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors whose range overlaps, but does not equal, that of another tensor."""
+    """Yield tensors whose range begins before the end of an earlier one, except repetitions of the preceding range."""
     extents = facts.derive(Extents)
     yield facts.TensorProto.at(
         np.sort(extents.rows[extents.overlaps]),
@@ -242,7 +243,7 @@ def overlap(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-shared", "StringStringEntryProto")
 def shared_range(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors that have the same range as a tensor of another type."""
+    """Yield tensors that have the range, but not the type, of the preceding tensor in the file."""
     extents, types = facts.derive(Extents), facts.TensorProto.data_type
     has_other_type = np.zeros(len(extents.rows), bool)
     has_other_type[1:] = types[extents.rows[1:]] != types[extents.rows[:-1]]
@@ -341,7 +342,7 @@ def _inspected_ranges(starts: Any, ends: Any, size: int) -> Iterator[tuple[int, 
 def _kind_in_range(descriptor: int, offset: int, size: int) -> tuple[int, str]:
     """Return the offset and the format of a program or archive in a part of a file; (0, "") for none.
 
-    The first _GAP_BYTES bytes of the part are read; if all are zeros, as many from the next data of the file on.
+    The first _GAP_BYTES bytes of the part are read; if they are all zeros, as many after the next hole of the file.
     """
     content = os.pread(descriptor, min(size, _GAP_BYTES), offset)
     if size > _GAP_BYTES and not content.strip(b"\0") and hasattr(os, "SEEK_DATA"):
