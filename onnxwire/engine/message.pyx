@@ -42,7 +42,8 @@ cdef str field_repr(View self, Field* field):
     cdef str text
     cdef Cursor cursor
     cdef Record record
-    cdef uint64_t size = 0       # number of values; of unedited fields, bytes of strings and packed runs, and 1 per other record
+    # The number of values; of an unedited field, the bytes of strings and packed runs, and 1 per other record.
+    cdef uint64_t size = 0
     if field.type == MESSAGE:
         kind = (<object>field.descriptor).message_type.name
         return f"{name}=[{slot.n:,} {kind}]" if field.repeated else f"{name}={kind}(...)"
