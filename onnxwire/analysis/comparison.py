@@ -119,9 +119,8 @@ class Comparison:
         # The paths of all messages of `old` that contain tensors with external data. Equal messages of two models can
         # refer to different files.
         self._external_paths: set[str] = set()
-        # The paths in the first and in the second model of the paired elements around the compared messages, for pairs
-        # of different indexes.
-        self._moved_paths: list[tuple[str, str]] = []
+        # The paths in the first and in the second model of each pair of elements around the compared messages.
+        self._pair_paths: list[tuple[str, str]] = []
         if weights:
             open_external(old)
         if weights or progress is not None:
@@ -244,8 +243,11 @@ class Comparison:
                 yield Difference("removed", *reported_element(value, index), element_path, old=text_of(value))
             else:
                 is_unmatched[new_index - start] = 0
-                pair = value, new_elements[new_index], element_path, reported_element(value, index)
-                yield from self._moved(self._compare_pair(*pair), path, index, new_index)
+                self._pair_paths.append((element_path, self._path_in_second(f"{path}[{new_index}]")))
+                yield from self._compare_pair(
+                    value, new_elements[new_index], element_path, reported_element(value, index)
+                )
+                self._pair_paths.pop()
         for index, is_added in enumerate(is_unmatched, start):
             if is_added:
                 value, element_path = new_elements[index], self._path_in_second(f"{path}[{index}]")
@@ -292,8 +294,10 @@ class Comparison:
         for index in range(start, ends[0]):
             node, node_path = old_nodes[index], f"{path}[{index}]"
             if index in pairs:
-                pair = node, new_nodes[pairs[index]], node_path, ("node", node_name(node), "")
-                yield from self._moved(self._compare_messages(*pair), path, index, pairs[index])
+                element = ("node", node_name(node), "")
+                self._pair_paths.append((node_path, self._path_in_second(f"{path}[{pairs[index]}]")))
+                yield from self._compare_messages(node, new_nodes[pairs[index]], node_path, element)
+                self._pair_paths.pop()
             else:
                 yield Difference("removed", "node", node_name(node), "", node_path, old=text_of(node))
         matched_indexes = set(pairs.values())
@@ -302,24 +306,12 @@ class Comparison:
                 node, node_path = new_nodes[index], self._path_in_second(f"{path}[{index}]")
                 yield Difference("added", "node", node_name(node), "", node_path, new=text_of(node))
 
-    def _moved(self, differences: Iterator[Difference], path: str, index: int, new_index: int) -> Iterator[Difference]:
-        """Yield the differences of two paired elements of a list, whose indexes are used by `_path_in_second`.
-
-        path: the path of the list in the first model.
-        """
-        if index == new_index:
-            yield from differences
-            return
-        self._moved_paths.append((f"{path}[{index}]", self._path_in_second(f"{path}[{new_index}]")))
-        yield from differences
-        self._moved_paths.pop()
-
     def _path_in_second(self, path: str) -> str:
-        """Return the path in the second model of an element below the compared messages; path: with old indexes."""
-        for old_path, new_path in reversed(self._moved_paths):
-            if path.startswith(f"{old_path}."):
-                return new_path + path[len(old_path) :]
-        return path
+        """Return the path in the second model that corresponds to a path below the compared messages in the first."""
+        if not self._pair_paths:
+            return path
+        old_path, new_path = self._pair_paths[-1]
+        return new_path + path[len(old_path) :]
 
     def _skip_equal(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
         """Return whether two messages are equal. Report equal tensors as compared.
