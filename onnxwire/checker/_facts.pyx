@@ -15,8 +15,8 @@ from onnxwire._varint cimport (
     MAX_DEPTH, WIRE_LEN, WIRE_VARINT, Record, read_record, read_varint,
 )
 from onnxwire.checker._sheets cimport (
-    CHILD, CHILDREN, CLASH, LIST, MERGED, NUMBER, PAYLOAD, SPAN, TEXT, UNKNOWN, Column, Records, Run, add_element,
-    add_row, allocate_column, clear_rows, element_bytes, free_sheet, next_capacity, widen_sheet,
+    CHILD, CHILDREN, CLASH, LIST, MAX_CAPACITY, MERGED, NUMBER, PAYLOAD, SPAN, TEXT, UNKNOWN, Column, Records, Run,
+    add_element, add_row, allocate_column, clear_rows, element_bytes, free_sheet, next_capacity, widen_sheet,
 )
 from onnxwire.index.interning cimport find_text, free_texts, grow_array, hash_and_prefetch, intern, prefetch
 from onnxwire.engine.damage cimport decode_error
@@ -40,8 +40,6 @@ cdef enum Outcome:
     OVER_LIMIT             # memory or row numbers are exhausted
 
 cdef enum:
-    # An array with this capacity or more is not enlarged.
-    MAX_CAPACITY = 1 << 29
     PREFETCH_ROWS = 8      # the bytes of a message are prefetched into the processor's cache so many rows ahead
 
 # Repeated numbers and bytes are payload and are not read, except these fields, whose values the rules compare.

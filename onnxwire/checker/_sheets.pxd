@@ -5,6 +5,9 @@ from libc.string cimport memset
 
 from onnxwire.engine.table cimport Slot, Table
 
+cdef enum:
+    MAX_CAPACITY = 1 << 29  # an array with this capacity or more is not enlarged: row numbers have 32 bits
+
 cdef enum:               # flags of a row
     CLASH = 1            # the wire data has two members of a oneof
     MERGED = 2           # the message is encoded in several pieces

@@ -7,8 +7,6 @@ from onnxwire.index.interning cimport grow_array
 
 cdef enum:
     BATCH_ROWS = 256       # rows that are initialized at a time
-    # A sheet or list with this capacity or more is not enlarged: row numbers have 32 bits.
-    MAX_CAPACITY = 1 << 29
     MAX_GROWTH = 8         # a sheet or list grows at most by this factor at once
 
 

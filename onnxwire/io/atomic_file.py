@@ -403,7 +403,7 @@ class AtomicFile:
 
                 folder = tempfile.gettempdir()
             parts = [f"the file needs {count_text(self.size, 'byte')}"] if self.size is not None else []
-            free_bytes = _free_space(folder)
+            free_bytes = free_space(folder)
             free_text = "is full" if free_bytes is None else f"has {count_text(free_bytes, 'byte')} free"
             parts.append(f"{folder} {free_text}")
             return f"{' and '.join(parts)}: make room, or save elsewhere"
@@ -548,7 +548,7 @@ def sync_folder(folder: Folder) -> None:
         os.close(descriptor)
 
 
-def _free_space(folder: str) -> int | None:
+def free_space(folder: str) -> int | None:
     """Return the number of free bytes on the disk of a folder, or None if the number is unknown."""
     import shutil
 

@@ -41,7 +41,7 @@ _READ_FLAGS = (
 )
 
 _CHANGED_ERROR = "the file was changed or replaced while it was opened; load the model again"
-_ROOT_ADVICE = "or pass its folder as external_root="
+ROOT_ADVICE = "or pass its folder as external_root="
 _TYPE_NAMES = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
@@ -262,7 +262,7 @@ class AllowedFolders:
                 missing_errors.append((error.with_traceback(None), name))
             except OSError as error:
                 raise SourceError.from_os_error(error, name, advice_for(error)) from None
-        raise SourceError.from_os_error(*missing_errors[0], f"copy the file there, {_ROOT_ADVICE}") from None
+        raise SourceError.from_os_error(*missing_errors[0], f"copy the file there, {ROOT_ADVICE}") from None
 
     def _error(self, location: str, reason: str) -> ExternalDataError:
         quoted = repr(location if len(location) <= 200 else location[:200] + "…")
@@ -330,7 +330,7 @@ class AllowedFolders:
         """
         if not any(folder.identity in ancestors for folder in self._allowed):
             reason = (
-                f"a symbolic link leads out of the allowed folders; replace it with a copy of the file, {_ROOT_ADVICE}"
+                f"a symbolic link leads out of the allowed folders; replace it with a copy of the file, {ROOT_ADVICE}"
             )
             raise self._error(location, reason)
         self._check_type(location, status)
@@ -356,7 +356,7 @@ class AllowedFolders:
             raise self._error(
                 location,
                 f"the file has {status.st_nlink} names (hard links), not all of them found in the model's folder, so "
-                f"it may belong to another folder; replace it with a copy, {_ROOT_ADVICE}",
+                f"it may belong to another folder; replace it with a copy, {ROOT_ADVICE}",
             )
         # A name that is removed or moved during the count makes the count wrong, and changes the ctime.
         if len({(*identity_of(s), s.st_nlink, s.st_ctime_ns) for s in (status, read_status())}) > 1:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Any
 from onnxwire.bridges.npy import read_npy
 from onnxwire.bridges.safetensors import list_tensors
 from onnxwire.errors import EditError, Error, count_text
+from onnxwire.io.atomic_file import free_space
 
 MAX_UPLOAD_BYTES = 1 << 36
 """Maximum size of an uploaded file."""
@@ -98,11 +98,8 @@ class Uploads:
                     self._folder = tempfile.TemporaryDirectory(prefix="onnxwire-")  # with mode 0700
                 except OSError as error:
                     raise EditError(f"no temporary folder can be made: {error.strerror}; set TMPDIR") from None
-        try:
-            free_bytes = shutil.disk_usage(self._folder.name).free
-        except OSError:
-            free_bytes = length  # writing the file reports the error
-        if length > free_bytes:
+        free_bytes = free_space(self._folder.name)
+        if free_bytes is not None and length > free_bytes:
             raise EditError(
                 f"{name} has {count_text(length, 'byte')}, more than the {free_bytes:,} free for temporary files; "
                 "set TMPDIR to a folder with more space, and start `onnxwire view` again"

@@ -21,7 +21,7 @@ from onnxwire.checker.payload_values import payload_sizes
 from onnxwire.checker.payloads import Payloads
 from onnxwire.checker.registry import rule
 from onnxwire.errors import ExternalDataError, SourceError
-from onnxwire.io.external_files import ExternalFiles
+from onnxwire.io.external_files import ROOT_ADVICE, ExternalFiles
 from onnxwire.tensor.dtypes import EXTERNAL, FIELDS, STRING
 from onnxwire.tensor.external_data import fault_of
 from onnxwire.tensor.payload_layout import plain_number
@@ -32,8 +32,6 @@ _ABSENT = -1  # there is no entry
 _UNCLEAR = -2  # there are several entries, or the entry is no number
 # A file can be mapped at offsets that are multiples of the first number, or on Windows of the second one.
 _PAGE_BYTES, _WINDOWS_PAGE_BYTES = 4096, 65536
-# Advice in errors of external files that is for `load`, and not for the command `check`.
-_LOAD_ADVICE = ", or pass its folder as external_root="
 
 
 RULES = {
@@ -312,8 +310,8 @@ class Files:
 
 
 def _without_load_advice(reason: str) -> str:
-    """Return the reason of an error without _LOAD_ADVICE."""
-    return reason.replace(_LOAD_ADVICE, "")
+    """Return the reason of an error without advice for `load`, since `check` has no parameter external_root."""
+    return reason.replace(f", {ROOT_ADVICE}", "")
 
 
 def _messages(entries: Sheet, messages: dict[int, str]) -> Any:

@@ -468,13 +468,12 @@ class HttpClient:
             connection = http.client.HTTPConnection(site.host, site.port)
             try:
                 connection.sock = self._open(job, site, server_ip)
+                return _Connection(connection, reach)
             except OSError as attempt_error:
                 error = attempt_error.with_traceback(None)
                 n_timeouts += isinstance(attempt_error, TimeoutError)
                 if n_timeouts == _MAX_CONNECT_TIMEOUTS:
                     break
-                continue
-            return _Connection(connection, reach)
         raise error
 
     def _open(self, job: _Job, site: Site, server_ip: str) -> socket.socket:
