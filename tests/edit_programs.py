@@ -106,17 +106,17 @@ def _draw_record(descriptor, rng, depth) -> bytes:
     field = rng.choice(descriptor.fields)
     if rng.random() < 0.05:
         if wire.is_number(field) and not field.is_repeated:
-            return wire.span(field.number, b"a")
-        return wire.group(field.number, wire.number(1, 1))
+            return wire.len_record(field.number, b"a")
+        return wire.group(field.number, wire.varint_record(1, 1))
     pad = rng.choice([0] * 12 + [1, 2])
     if field.message_type is not None:
         data = draw_bytes(field.message_type, rng, depth - 1) if depth else b""
-        return wire.span(field.number, data, pad)
+        return wire.len_record(field.number, data, pad)
     if not wire.is_number(field):
         texts = [b"", b"a", b"name", b"x" * 30, b"x" * 300, "ä".encode()]
-        return wire.span(field.number, b"\xff\0" if rng.random() < 0.04 else rng.choice(texts), pad)
+        return wire.len_record(field.number, b"\xff\0" if rng.random() < 0.04 else rng.choice(texts), pad)
     if field.is_repeated and rng.random() < 0.6:
-        return wire.span(
+        return wire.len_record(
             field.number, b"".join(_draw_number(field, rng) for _ in range(rng.choice([0, 1, 2, 3, 3, 80]))), pad
         )
     return wire.tag(field.number, wire.wire_type_of(field)) + _draw_number(field, rng)
@@ -133,7 +133,7 @@ def draw_deep_bytes(descriptor, rng, depth) -> bytes:
             if any(other_field.message_type is not None for other_field in field.message_type.fields)
         ]
         field = rng.choice(extensible_fields or message_fields)
-        records.append(wire.span(field.number, draw_deep_bytes(field.message_type, rng, depth - 1)))
+        records.append(wire.len_record(field.number, draw_deep_bytes(field.message_type, rng, depth - 1)))
     rng.shuffle(records)
     return b"".join(records)
 
@@ -155,8 +155,8 @@ def _draw_number(field, rng) -> bytes:
 
 
 def _draw_unknown(rng, number) -> bytes:
-    record = wire.number(number, rng.choice([0, 1, 300]))
-    return rng.choice([record, wire.span(number, b"unknown"), wire.group(number, wire.number(1, 1))])
+    record = wire.varint_record(number, rng.choice([0, 1, 300]))
+    return rng.choice([record, wire.len_record(number, b"unknown"), wire.group(number, wire.varint_record(1, 1))])
 
 
 # --- programs

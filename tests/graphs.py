@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
-from wire import LEN, number, span, tag, varint
+from wire import LEN, len_record, tag, varint, varint_record
 
 FLOAT = TensorProto.FLOAT
 
@@ -52,11 +52,13 @@ def write_sparse_model(path, size):
     node = helper.make_node("Relu", ["x"], ["y"], name="n")
     graph = helper.make_graph([node], "sparse", [value("x", 1)], [value("y", 1)])
     # The tensor's dims, data_type and name, and the tag and length of its raw_data.
-    tensor = b"".join([number(1, size), number(2, TensorProto.UINT8), span(8, b"w"), tag(9, LEN), varint(size)])
+    tensor = b"".join(
+        [varint_record(1, size), varint_record(2, TensorProto.UINT8), len_record(8, b"w"), tag(9, LEN), varint(size)]
+    )
     # The graph with the initializer (5), and the model's ir_version (1) and graph (7).
     body = b"".join([graph.SerializeToString(), tag(5, LEN), varint(len(tensor) + size), tensor])
     with open(path, "wb") as file:
-        file.write(b"".join([number(1, 10), tag(7, LEN), varint(len(body) + size), body]))
+        file.write(b"".join([varint_record(1, 10), tag(7, LEN), varint(len(body) + size), body]))
         file.truncate(file.tell() + size)
 
 

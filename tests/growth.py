@@ -7,7 +7,7 @@ import io
 from functools import cache
 from typing import TYPE_CHECKING
 
-from wire_bytes import number, span
+from wire_bytes import len_record, varint_record
 
 import onnxwire
 from onnxwire import ModelProto, TensorProto
@@ -27,19 +27,23 @@ def chain_bytes(nodes):
     `number` encodes a record with a varint, `span` a record with a length and bytes.
     """
     # A float tensor of shape 4 x 4. Field numbers of the graph: node 1, name 2, input 11, output 12, value_info 13.
-    tensor_type = span(1, number(1, 1) + span(2, span(1, number(1, 4)) * 2))
+    tensor_type = len_record(1, varint_record(1, 1) + len_record(2, len_record(1, varint_record(1, 4)) * 2))
     records = []
     # Field numbers of a node: input 1, output 2, name 3, op_type 4.
     for index in range(nodes):
-        names = [span(1, b"/layer/v%d" % index), span(2, b"/layer/v%d" % (index + 1)), span(3, b"/layer/n%d" % index)]
-        records.append(span(1, b"".join(names) + span(4, b"Relu")))
-    records.append(span(2, b"chain"))
-    records.append(span(11, span(1, b"/layer/v0") + span(2, tensor_type)))
-    records.append(span(12, span(1, b"/layer/v%d" % nodes) + span(2, tensor_type)))
+        names = [
+            len_record(1, b"/layer/v%d" % index),
+            len_record(2, b"/layer/v%d" % (index + 1)),
+            len_record(3, b"/layer/n%d" % index),
+        ]
+        records.append(len_record(1, b"".join(names) + len_record(4, b"Relu")))
+    records.append(len_record(2, b"chain"))
+    records.append(len_record(11, len_record(1, b"/layer/v0") + len_record(2, tensor_type)))
+    records.append(len_record(12, len_record(1, b"/layer/v%d" % nodes) + len_record(2, tensor_type)))
     for index in range(1, nodes):
-        records.append(span(13, span(1, b"/layer/v%d" % index) + span(2, tensor_type)))
+        records.append(len_record(13, len_record(1, b"/layer/v%d" % index) + len_record(2, tensor_type)))
     # Field numbers of the model: ir_version 1, graph 7, opset_import 8.
-    return number(1, 10) + span(7, b"".join(records)) + span(8, number(2, 20))
+    return varint_record(1, 10) + len_record(7, b"".join(records)) + len_record(8, varint_record(2, 20))
 
 
 # --- calls on a chain
@@ -109,12 +113,12 @@ def extract(model):
 
 def unpacked_records(n):
     """Return n unpacked numbers of the field int64_data."""
-    return number(7, 5) * n
+    return varint_record(7, 5) * n
 
 
 def packed_records(n):
     """Return n packed numbers of the field int64_data."""
-    return span(7, b"\5" * n)
+    return len_record(7, b"\5" * n)
 
 
 def index_numbers(tensor, n):
@@ -132,7 +136,7 @@ def read_the_length(tensor, n):
     assert sum(1 for _ in range(n) if len(numbers) == n) == n
 
 
-UNKNOWN_RECORD = span(1000, b"abcd")
+UNKNOWN_RECORD = len_record(1000, b"abcd")
 
 
 def merge(n):

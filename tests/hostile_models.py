@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wire_bytes import span, varint
+from wire_bytes import len_record, varint
 
 from onnxwire import ModelProto
 
@@ -37,7 +37,7 @@ def fields(*path):
 def wrap(numbers, data):
     """Return a message that contains `data` at a path of field numbers."""
     for number in reversed(numbers):
-        data = span(number, data)
+        data = len_record(number, data)
     return data
 
 
@@ -46,7 +46,7 @@ def copies_of(path, element=b""):
 
     def make(size):
         numbers, _ = fields(*path)
-        record = span(numbers[-1], element)
+        record = len_record(numbers[-1], element)
         return wrap(numbers[:-1], record * max(size // len(record), 1))
 
     return make
@@ -59,7 +59,7 @@ def elements_of(path, make_element):
         numbers, _ = fields(*path)
         out, index = bytearray(), 0
         while len(out) < size:
-            out += span(numbers[-1], make_element(index))
+            out += len_record(numbers[-1], make_element(index))
             index += 1
         return wrap(numbers[:-1], bytes(out))
 
@@ -92,78 +92,86 @@ def name(index):
 
 def node(inputs=(), outputs=(), *other_records):
     """Return a NodeProto with these inputs, outputs and other encoded fields."""
-    return b"".join([*(span(1, n) for n in inputs), *(span(2, n) for n in outputs), *other_records])
+    return b"".join([*(len_record(1, n) for n in inputs), *(len_record(2, n) for n in outputs), *other_records])
 
 
 def graph_attribute(graph):
     """Return a record of a NodeProto: an attribute whose value is a graph."""
-    return span(5, span(6, graph))
+    return len_record(5, len_record(6, graph))
 
 
 def tensor(tensor_name=b"", dims=b"", data=b""):
     """Return a float TensorProto. dims: packed varints. data: the bytes of raw_data."""
-    return span(8, tensor_name) + (span(1, dims) if dims else b"") + b"\x10\x01" + span(9, data)
+    return len_record(8, tensor_name) + (len_record(1, dims) if dims else b"") + b"\x10\x01" + len_record(9, data)
 
 
 def model_with_shape(dims):
     """Return a model with a float input. dims: the encoded records dim of its TensorShapeProto."""
-    return span(7, span(11, span(1, b"x") + span(2, span(1, b"\x08\x01" + span(2, dims)))))
+    return len_record(
+        7, len_record(11, len_record(1, b"x") + len_record(2, len_record(1, b"\x08\x01" + len_record(2, dims))))
+    )
 
 
 def many_names(size):
     """Make one node with very many inputs and outputs."""
     input_names = [name(index) for index in range(max(size // 10, 1))]
-    return span(7, span(1, node(input_names, [b"o" + n for n in input_names])))
+    return len_record(7, len_record(1, node(input_names, [b"o" + n for n in input_names])))
 
 
 def fan_out(size):
     """Make a node whose output is an output of the graph and an input of all other nodes."""
-    nodes = b"".join(span(1, node([b"v"], [name(i)])) for i in range(size // 12))
-    return span(7, span(1, node([], [b"v"])) + nodes + span(12, span(1, b"v")))
+    nodes = b"".join(len_record(1, node([b"v"], [name(i)])) for i in range(size // 12))
+    return len_record(7, len_record(1, node([], [b"v"])) + nodes + len_record(12, len_record(1, b"v")))
 
 
 def outer_inputs(size):
     """Make a node whose subgraph uses very many outer values, and the nodes that produce these."""
     count = size // 24
-    subgraph = span(1, node([name(i) for i in range(count)], [b"out"])) + span(12, span(1, b"out"))
-    nodes = b"".join(span(1, node([], [name(i)])) for i in range(count))
-    return span(7, nodes + span(1, node([], [b"y"], graph_attribute(subgraph))) + span(12, span(1, b"y")))
+    subgraph = len_record(1, node([name(i) for i in range(count)], [b"out"])) + len_record(12, len_record(1, b"out"))
+    nodes = b"".join(len_record(1, node([], [name(i)])) for i in range(count))
+    return len_record(
+        7, nodes + len_record(1, node([], [b"y"], graph_attribute(subgraph))) + len_record(12, len_record(1, b"y"))
+    )
 
 
 def own_sparse(size):
     """Make subgraphs with their own sparse initializers."""
-    subgraph = span(15, span(1, tensor(b"s"))) + span(1, node([b"s"], [b"t"])) + span(12, span(1, b"t"))
-    record = span(1, node([], [b"y"], graph_attribute(subgraph)))
-    return span(7, record * (size // len(record)))
+    subgraph = (
+        len_record(15, len_record(1, tensor(b"s")))
+        + len_record(1, node([b"s"], [b"t"]))
+        + len_record(12, len_record(1, b"t"))
+    )
+    record = len_record(1, node([], [b"y"], graph_attribute(subgraph)))
+    return len_record(7, record * (size // len(record)))
 
 
 def graph_in_many_records(size):
     """Make a model whose graph is stored in very many records, which readers merge."""
-    record = span(7, span(1, node([b"a"], [b"b"])))
+    record = len_record(7, len_record(1, node([b"a"], [b"b"])))
     return record * (size // len(record))
 
 
 def deep_tensors(size):
     """Make graphs nested thirty deep, the innermost with very many tensors, so that paths are long."""
-    data = span(5, b"") * (size // 2)
+    data = len_record(5, b"") * (size // 2)
     for _ in range(30):
-        data = span(1, node([], [], graph_attribute(data)))
-    return span(7, data)
+        data = len_record(1, node([], [], graph_attribute(data)))
+    return len_record(7, data)
 
 
 MODELS = {
     "nothing": lambda size: b"",
     "zeros": lambda size: b"\x08\x00" * (size // 2),
     "unknown varints": lambda size: varint(1000 << 3) + b"\x01" + (varint(1000 << 3) + b"\x01") * (size // 4),
-    "unknown records": lambda size: span(1000, b"") * (size // 4),
+    "unknown records": lambda size: len_record(1000, b"") * (size // 4),
     "unknown groups": lambda size: (varint(1000 << 3 | 3) + varint(1000 << 3 | 4)) * (size // 6),
     "nested groups": lambda size: varint(1000 << 3 | 3) * (size // 6) + varint(1000 << 3 | 4) * (size // 6),
-    "cut": lambda size: span(7, b"\x0a\x00" * (size // 2))[:-1],
+    "cut": lambda size: len_record(7, b"\x0a\x00" * (size // 2))[:-1],
     "bytes 0xff": lambda size: b"\xff" * size,
-    "one long name": lambda size: span(7, span(1, span(3, b"n" * size))),
-    "long names": elements_of(["graph", "node"], lambda i: span(3, b"n" * 1000)),
-    "a long text": lambda size: span(6, b"\n\x1b" * (size // 2)),
-    "not UTF-8": lambda size: span(7, span(1, span(3, b"\xff" * size))),
+    "one long name": lambda size: len_record(7, len_record(1, len_record(3, b"n" * size))),
+    "long names": elements_of(["graph", "node"], lambda i: len_record(3, b"n" * 1000)),
+    "a long text": lambda size: len_record(6, b"\n\x1b" * (size // 2)),
+    "not UTF-8": lambda size: len_record(7, len_record(1, len_record(3, b"\xff" * size))),
     "many names": many_names,
     "fan-out": fan_out,
     "outer inputs": outer_inputs,
@@ -176,57 +184,57 @@ MODELS = {
     "nodes that read their own output": elements_of(["graph", "node"], lambda i: node([b"a"], [b"a"])),
     "one value produced by all": elements_of(["graph", "node"], lambda i: node([name(i)], [b"x"])),
     "one value read by all": elements_of(["graph", "node"], lambda i: node([b"x"], [name(i)])),
-    "an input read by all": lambda size: span(7, span(11, span(1, b"x")) + span(1, node([b"x"])) * (size // 5)),
-    "one name of all nodes": elements_of(["graph", "node"], lambda i: node([], [], span(3, b"n"))),
+    "an input read by all": lambda size: len_record(7, len_record(11, len_record(1, b"x")) + len_record(1, node([b"x"])) * (size // 5)),  # noqa: E501
+    "one name of all nodes": elements_of(["graph", "node"], lambda i: node([], [], len_record(3, b"n"))),
     "suffixes": elements_of(["graph", "node"], lambda i: node([], [b"x", b"x_unused" + b"_" * (i % 50)])),
     "subgraphs": elements_of(
-        ["graph", "node"], lambda i: node([], [name(i)], graph_attribute(span(1, node([], [b"x"]))))
+        ["graph", "node"], lambda i: node([], [name(i)], graph_attribute(len_record(1, node([], [b"x"]))))
     ),
     "empty subgraphs": copies_of(["graph", "node"], graph_attribute(b"")),
-    "graphs of one attribute": lambda size: span(7, span(1, span(5, span(11, b"") * (size // 2)))),
-    "tensors of one attribute": lambda size: span(7, span(1, span(5, span(10, b"") * (size // 2)))),
-    "a tensor in each attribute": copies_of(["graph", "node", "attribute"], span(5, b"")),
+    "graphs of one attribute": lambda size: len_record(7, len_record(1, len_record(5, len_record(11, b"") * (size // 2)))),  # noqa: E501
+    "tensors of one attribute": lambda size: len_record(7, len_record(1, len_record(5, len_record(10, b"") * (size // 2)))),  # noqa: E501
+    "a tensor in each attribute": copies_of(["graph", "node", "attribute"], len_record(5, b"")),
     "small tensors": copies_of(["graph", "initializer"], tensor(b"w", b"\x01", b"abcd")),
     "named tensors": elements_of(["graph", "initializer"], lambda i: tensor(name(i), b"\x01", b"abcd")),
-    "string tensors": copies_of(["graph", "initializer"], b"\x10\x08\x0a\x01\x01" + span(6, b"text")),
-    "wide strings": lambda size: span(
-        7, span(5, b"\x10\x08" + span(1, varint(size // 4)) + span(6, b"s" * (size // 2)) + span(6, b"") * (size // 4 - 1))  # noqa: E501
+    "string tensors": copies_of(["graph", "initializer"], b"\x10\x08\x0a\x01\x01" + len_record(6, b"text")),
+    "wide strings": lambda size: len_record(
+        7, len_record(5, b"\x10\x08" + len_record(1, varint(size // 4)) + len_record(6, b"s" * (size // 2)) + len_record(6, b"") * (size // 4 - 1))  # noqa: E501
     ),
-    "wide dims": lambda size: span(7, span(5, span(1, b"\x01" * size))),
+    "wide dims": lambda size: len_record(7, len_record(5, len_record(1, b"\x01" * size))),
     "huge dims": elements_of(["graph", "initializer"], lambda i: tensor(b"w", b"\xff" * 8 + b"\x7f")),
     "a shape without data": elements_of(["graph", "initializer"], lambda i: tensor(name(i), varint(1 << 40))),
-    "typed data": lambda size: span(7, span(5, b"\x10\x07" + span(1, varint(size)) + span(7, b"\x01" * size))),
+    "typed data": lambda size: len_record(7, len_record(5, b"\x10\x07" + len_record(1, varint(size)) + len_record(7, b"\x01" * size))),  # noqa: E501
     "external tensors": copies_of(
-        ["graph", "initializer"], b"\x10\x01\x70\x01" + span(13, span(1, b"location") + span(2, b"none"))
+        ["graph", "initializer"], b"\x10\x01\x70\x01" + len_record(13, len_record(1, b"location") + len_record(2, b"none"))  # noqa: E501
     ),
-    "values of one type": copies_of(["graph", "value_info"], span(1, b"v") + span(2, span(1, b"\x08\x01"))),
-    "wide shapes": lambda size: span(7, span(11, span(1, b"x") + span(2, span(1, span(2, span(1, b"") * (size // 2)))))),  # noqa: E501
-    "untyped inputs": elements_of(["graph", "input"], lambda i: span(1, name(i))),
-    "untyped initializers": elements_of(["graph", "initializer"], lambda i: span(8, name(i))),
-    "metadata": elements_of(["metadata_props"], lambda i: span(1, name(i)) + span(2, b"v")),
-    "one key": copies_of(["metadata_props"], span(1, b"k") + span(2, b"v")),
+    "values of one type": copies_of(["graph", "value_info"], len_record(1, b"v") + len_record(2, len_record(1, b"\x08\x01"))),  # noqa: E501
+    "wide shapes": lambda size: len_record(7, len_record(11, len_record(1, b"x") + len_record(2, len_record(1, len_record(2, len_record(1, b"") * (size // 2)))))),  # noqa: E501
+    "untyped inputs": elements_of(["graph", "input"], lambda i: len_record(1, name(i))),
+    "untyped initializers": elements_of(["graph", "initializer"], lambda i: len_record(8, name(i))),
+    "metadata": elements_of(["metadata_props"], lambda i: len_record(1, name(i)) + len_record(2, b"v")),
+    "one key": copies_of(["metadata_props"], len_record(1, b"k") + len_record(2, b"v")),
     "opsets": copies_of(["opset_import"], b"\x10\x01"),
-    "functions of one name": copies_of(["functions"], span(1, b"f")),
+    "functions of one name": copies_of(["functions"], len_record(1, b"f")),
     "functions that call one another": elements_of(
-        ["functions"], lambda i: span(1, name(i)) + span(7, span(4, name(i + 1)))
+        ["functions"], lambda i: len_record(1, name(i)) + len_record(7, len_record(4, name(i + 1)))
     ),
-    "a function that calls itself": lambda size: span(
-        25, span(1, b"f") + span(7, span(4, b"f")) * (size // 5)
+    "a function that calls itself": lambda size: len_record(
+        25, len_record(1, b"f") + len_record(7, len_record(4, b"f")) * (size // 5)
     ),
-    "many inputs of a function": lambda size: span(25, span(4, b"") * (size // 2)),
-    "bindings": lambda size: span(20, span(3, span(1, b"k") + span(2, b"v")) * (size // 8)),
-    "annotations": copies_of(["graph", "quantization_annotation"], span(1, b"x") + span(2, span(1, b"k"))),
-    "dimensions of -1": lambda size: model_with_shape(span(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),
-    "empty names of dimensions": lambda size: model_with_shape(span(1, b"\x12\x00") * (size // 4)),
+    "many inputs of a function": lambda size: len_record(25, len_record(4, b"") * (size // 2)),
+    "bindings": lambda size: len_record(20, len_record(3, len_record(1, b"k") + len_record(2, b"v")) * (size // 8)),
+    "annotations": copies_of(["graph", "quantization_annotation"], len_record(1, b"x") + len_record(2, len_record(1, b"k"))),  # noqa: E501
+    "dimensions of -1": lambda size: model_with_shape(len_record(1, b"\x08" + b"\xff" * 9 + b"\x01") * (size // 13)),
+    "empty names of dimensions": lambda size: model_with_shape(len_record(1, b"\x12\x00") * (size // 4)),
     "shapes with an empty name of a dimension": copies_of(
-        ["graph", "input"], span(2, span(1, span(2, span(1, b"\x12\x00"))))
+        ["graph", "input"], len_record(2, len_record(1, len_record(2, len_record(1, b"\x12\x00"))))
     ),
     "graphs nested": nested_messages([7], [1, 5, 6]),
-    "graphs nested thirty deep": nested_messages([7], [1, 5, 6], span(1, node([b"x"], [b"y"])) * 100, 30),
+    "graphs nested thirty deep": nested_messages([7], [1, 5, 6], len_record(1, node([b"x"], [b"y"])) * 100, 30),
     "types nested": nested_messages([7, 11, 2], [4, 1]),
-    "attributes of ints": copies_of(["graph", "node", "attribute"], span(8, b"\x01\x02\x03")),
-    "ints": lambda size: span(7, span(1, span(5, b"\xa0\x01\x07" + span(8, b"\x01" * size)))),
-    "texts": lambda size: span(7, span(1, span(5, span(9, b"") * (size // 2)))),
+    "attributes of ints": copies_of(["graph", "node", "attribute"], len_record(8, b"\x01\x02\x03")),
+    "ints": lambda size: len_record(7, len_record(1, len_record(5, b"\xa0\x01\x07" + len_record(8, b"\x01" * size)))),
+    "texts": lambda size: len_record(7, len_record(1, len_record(5, len_record(9, b"") * (size // 2)))),
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import onnx
 import onnx.numpy_helper
 from hypothesis import strategies as st
 from onnx import onnx_data_pb2, onnx_ml_pb2, onnx_operators_ml_pb2  # noqa: F401  (they fill the default pool)
-from wire import FIXED32, LEN, VARINT, number, span, tag, varint, wire_type_of
+from wire import FIXED32, LEN, VARINT, len_record, tag, varint, varint_record, wire_type_of
 
 import onnxwire
 from onnxwire.engine.descriptor import FieldDescriptor
@@ -62,20 +62,20 @@ class TensorParts(NamedTuple):
     def typed(self, packed=True):
         """Return the records of the typed field; a string field is never packed."""
         if packed and self.field.type != FieldDescriptor.TYPE_BYTES:
-            return span(self.field.number, b"".join(self.entries())) if self.elements else b""
+            return len_record(self.field.number, b"".join(self.entries())) if self.elements else b""
         return b"".join(tag(self.field.number, wire_type_of(self.field)) + entry for entry in self.entries())
 
     def message(self, data=b"", name="w"):
         """Return the bytes of the TensorProto. data: the records of its elements."""
-        dims = b"".join(number(1, dim) for dim in self.dims)
-        return dims + number(2, self.data_type) + span(8, name.encode()) + data
+        dims = b"".join(varint_record(1, dim) for dim in self.dims)
+        return dims + varint_record(2, self.data_type) + len_record(8, name.encode()) + data
 
     def inline(self, name="w"):
         """Return the message in each inline storage: the packed typed field, the unpacked one, and last raw_data. For
         strings, return only the message with the typed field."""
         storages = [self.typed()]
         if self.data_type != DATA_TYPES["STRING"]:
-            storages += [self.typed(packed=False), span(9, self.raw)]
+            storages += [self.typed(packed=False), len_record(9, self.raw)]
         return [self.message(data, name) for data in storages]
 
     def array(self):
@@ -85,7 +85,7 @@ class TensorParts(NamedTuple):
             array = np.empty(len(self.elements), object)
             array[:] = [element.decode() for element in self.elements]
             return array.reshape(self.dims)
-        return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(self.message(span(9, self.raw))))
+        return onnx.numpy_helper.to_array(onnx.TensorProto.FromString(self.message(len_record(9, self.raw))))
 
 
 @st.composite
@@ -107,7 +107,9 @@ def external(location, offset=None, length=None):
     """Return the records external_data and data_location of a tensor whose data is in an external file."""
     entries = {"location": location, "offset": offset, "length": length}
     pairs = [(key, str(value)) for key, value in entries.items() if value is not None]
-    return b"".join(span(13, span(1, key.encode()) + span(2, value.encode())) for key, value in pairs) + number(14, 1)
+    return b"".join(
+        len_record(13, len_record(1, key.encode()) + len_record(2, value.encode())) for key, value in pairs
+    ) + varint_record(14, 1)
 
 
 def assert_same_array(ours, expected):

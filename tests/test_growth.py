@@ -11,7 +11,7 @@ from pathlib import Path
 import growth
 import instructions
 import pytest
-from wire import LEN, number, span, tag, varint
+from wire import LEN, len_record, tag, varint, varint_record
 
 import onnxwire
 
@@ -24,18 +24,24 @@ def write_weights(path, size, tensors=64):
     # Each tensor: dims, data_type UINT8, name, and the tag and length of raw_data.
     heads = [
         b"".join(
-            [number(1, tensor_bytes), number(2, 2), span(8, b"weight_%04d" % index), tag(9, LEN), varint(tensor_bytes)]
+            [
+                varint_record(1, tensor_bytes),
+                varint_record(2, 2),
+                len_record(8, b"weight_%04d" % index),
+                tag(9, LEN),
+                varint(tensor_bytes),
+            ]
         )
         for index in range(tensors)
     ]
     # The tag and length of each element of the graph's field 5, initializer.
     lengths = [tag(5, LEN) + varint(len(head) + tensor_bytes) for head in heads]
-    graph = span(2, b"weights")
+    graph = len_record(2, b"weights")
     graph_size = len(graph) + sum(
         len(length) + len(head) + tensor_bytes for length, head in zip(lengths, heads, strict=True)
     )
     with open(path, "wb") as file:
-        file.write(b"".join([number(1, 10), tag(7, LEN), varint(graph_size), graph]))  # ir_version and graph
+        file.write(b"".join([varint_record(1, 10), tag(7, LEN), varint(graph_size), graph]))  # ir_version and graph
         for length, head in zip(lengths, heads, strict=True):
             file.write(length + head)
             file.seek(tensor_bytes, os.SEEK_CUR)

@@ -1,6 +1,6 @@
 """Draw valid and invalid wire bytes for any message descriptor, and compare onnxwire's reader with the official one.
 
-`valid_wire` draws valid bytes, also in unusual forms. `flawed_wire` draws bytes that may have invalid records.
+`valid_wire` draws valid bytes, also in unusual forms. `malformed_wire` draws bytes that may have invalid records.
 `damaged_wire` draws bytes of which some were truncated, changed, inserted or deleted. All descriptors are onnxwire's.
 """
 
@@ -31,10 +31,10 @@ from wire_bytes import (  # noqa: F401  (some only for tests that import this mo
     START,
     VARINT,
     group,
-    number,
-    span,
+    len_record,
     tag,
     varint,
+    varint_record,
 )  # fmt: skip
 
 import onnxwire
@@ -233,11 +233,11 @@ def _flaw(draw, descriptor):
                 tag(field_number, FIXED32) + b"abc",
                 tag(field_number, FIXED64) + b"abcdefg",
                 # Packed runs.
-                span(field_number, b"\x80"),  # a truncated varint
-                span(field_number, b"\1" + b"\xff" * 9 + b"\1\1"),  # a varint of 64 bits
-                span(field_number, b"\1" + b"\xff" * 9 + b"\x7f\1"),  # a varint above 64 bits
-                span(field_number, b"\1" + b"\xff" * 10 + b"\1"),  # a varint of 11 bytes
-                span(field_number, b"abcde"),  # 5 bytes, no multiple of the size of a fixed-size number
+                len_record(field_number, b"\x80"),  # a truncated varint
+                len_record(field_number, b"\1" + b"\xff" * 9 + b"\1\1"),  # a varint of 64 bits
+                len_record(field_number, b"\1" + b"\xff" * 9 + b"\x7f\1"),  # a varint above 64 bits
+                len_record(field_number, b"\1" + b"\xff" * 10 + b"\1"),  # a varint of 11 bytes
+                len_record(field_number, b"abcde"),  # 5 bytes, no multiple of the size of a fixed-size number
             ]
         )
     )
@@ -292,7 +292,7 @@ def valid_wire(descriptor, depth=3):
     return _messages(descriptor, depth, False)
 
 
-def flawed_wire(descriptor, depth=2):
+def malformed_wire(descriptor, depth=2):
     """Draw bytes that may have invalid records at any depth."""
     return _messages(descriptor, depth, True)
 

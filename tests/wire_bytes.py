@@ -25,12 +25,12 @@ def tag(field_number, wire_type, pad=0):
     return varint(field_number << 3 | wire_type, pad)
 
 
-def span(field_number, data, pad=0):
+def len_record(field_number, data, pad=0):
     """Return a record of wire type LEN; its length varint is `pad` bytes longer than necessary."""
     return tag(field_number, LEN) + varint(len(data), pad) + data
 
 
-def number(field_number, value, pad=0):
+def varint_record(field_number, value, pad=0):
     """Return a record of wire type VARINT; its value is `pad` bytes longer than necessary."""
     return tag(field_number, VARINT) + varint(value, pad)
 

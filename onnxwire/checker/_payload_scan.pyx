@@ -14,7 +14,7 @@ from onnxwire._varint cimport (
 from onnxwire.checker._facts cimport Facts, Part
 from onnxwire.checker._sheets cimport PAYLOAD, Records, Sheet
 from onnxwire.index.interning cimport is_utf8
-from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, memory_of
+from onnxwire.engine.partial cimport N_PARTIAL, PartialMemory, memory_of
 from onnxwire.engine.table cimport INT32, Slot
 
 from onnxwire.checker import limits
@@ -117,7 +117,7 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_sele
     cdef Walk walk
     cdef Value value
     cdef Py_ssize_t row
-    cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
+    cdef PartialMemory memory = memory_of(facts.document.start) if N_PARTIAL else None
     if is_selected.shape[0] < n:
         raise IndexError("a column has fewer rows than the sheet")
     facts.document.check_open()
@@ -189,7 +189,7 @@ def measure_bytes(Facts facts, str name, str field, const uint8_t[::1] is_select
     cdef uint8_t max_byte
     cdef int64_t size
     cdef Py_ssize_t row
-    cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
+    cdef PartialMemory memory = memory_of(facts.document.start) if N_PARTIAL else None
     if is_selected.shape[0] < n or ends.shape[0] < n:
         raise IndexError("a column has fewer rows than the sheet")
     facts.document.check_open()
@@ -234,7 +234,7 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] is_sele
     cdef Walk walk
     cdef Value value
     cdef Py_ssize_t row
-    cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
+    cdef PartialMemory memory = memory_of(facts.document.start) if N_PARTIAL else None
     if is_selected.shape[0] < n:
         raise IndexError("a column has fewer rows than the sheet")
     facts.document.check_open()

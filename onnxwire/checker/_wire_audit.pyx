@@ -16,7 +16,7 @@ from onnxwire.checker._sheets cimport LIST, Sheet
 from onnxwire.index.interning cimport grow_array
 from onnxwire.engine.document cimport FAR_SKIP_BYTES, advise_far
 from onnxwire.engine.memory cimport free
-from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, memory_of
+from onnxwire.engine.partial cimport N_PARTIAL, PartialMemory, memory_of
 from onnxwire.engine.table cimport BOOL, ENUM, INT32, MESSAGE, UINT32, Field, find_field
 
 cdef enum:
@@ -223,7 +223,7 @@ def audit_wire(Facts facts):
     cdef int32_t row, part
     cdef uint32_t seen, packed
     cdef int failed = 0
-    cdef PartialMemory memory = memory_of(facts.document.start) if N_MEMORIES else None
+    cdef PartialMemory memory = memory_of(facts.document.start) if N_PARTIAL else None
     anomalies.items = NULL
     anomalies.n = anomalies.capacity = 0
     facts.document.check_open()

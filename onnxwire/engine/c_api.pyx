@@ -18,7 +18,7 @@ from onnxwire.engine.encoder cimport Piece
 from onnxwire.engine.foreign_thread cimport Entry, enter_python, leave_python, release_reference
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport calloc, free, realloc
-from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
+from onnxwire.engine.partial cimport N_PARTIAL, fetch, is_resident
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.view cimport View
 
@@ -137,7 +137,7 @@ cdef class Export:
             piece_bytes.p = payload.p
             item.size = <uint64_t>payload.n
             is_absent = (
-                is_lazy and N_MEMORIES > 0 and document is not None and not is_resident(piece_bytes.p, item.size)
+                is_lazy and N_PARTIAL > 0 and document is not None and not is_resident(piece_bytes.p, item.size)
             )
             owner = payload if is_absent else PyMemoryView_FromObject(payload)
         self.owners.append(owner)

@@ -10,7 +10,7 @@ from onnxwire._varint cimport (
     Damage, explain, explain_packed,
 )
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.partial cimport N_MEMORIES, fetch
+from onnxwire.engine.partial cimport N_PARTIAL, fetch
 
 from onnxwire.errors import DecodeError, count_text
 
@@ -105,7 +105,7 @@ def decode_error_at(Document document, uint64_t offset, uint64_t end):
     if end > <uint64_t>(document.end - document.start) or offset >= end:
         raise IndexError("no such offset in the document")
     p = document.start + offset
-    if N_MEMORIES:
+    if N_PARTIAL:
         fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
         if p[0] & 7 == WIRE_START_GROUP:
             fetch(p, end - offset)

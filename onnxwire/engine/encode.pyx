@@ -30,7 +30,7 @@ from onnxwire.engine.number_reader cimport NumberReader, next_number, number_err
 from onnxwire.engine.number_runs cimport decode_run, locate_run
 from onnxwire.engine.overlay cimport MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay, element_at
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, find_edits, has_edits, is_compact, overlay_of
-from onnxwire.engine.partial cimport N_MEMORIES, is_resident
+from onnxwire.engine.partial cimport N_PARTIAL, is_resident
 from onnxwire.engine.short_message cimport MAX_NESTED, ShortMessage, chunk_message
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table, find_field, has_value
 from onnxwire.engine.view cimport (
@@ -178,7 +178,7 @@ cdef bint emit_short(Encoder self, const Content* content, uint32_t number) exce
     cdef PyObject* edits = content.overlay if content.overlay != NULL else content.compact
     cdef uint64_t n_free
     cdef int i
-    if N_MEMORIES or content.parts != NULL or self.depth > MAX_OVERLAY_DEPTH - MAX_NESTED:
+    if N_PARTIAL or content.parts != NULL or self.depth > MAX_OVERLAY_DEPTH - MAX_NESTED:
         return False
     if edits == NULL and not find_edits(content.document, content.start, content.end, &pair):
         return False
@@ -265,7 +265,7 @@ cdef int emit(Encoder self, Content* content, bint* is_copied) except -1:
         content.parts = overlay.parts
         if overlay.base != NULL:
             content.document = overlay.base
-        if N_MEMORIES and overlay.start != NULL:
+        if N_PARTIAL and overlay.start != NULL:
             require_records(self, content)
         edits = Edits(overlay.slots, overlay.held, overlay.touched)
         if self.deterministic or overlay.start == NULL:
@@ -273,7 +273,7 @@ cdef int emit(Encoder self, Content* content, bint* is_copied) except -1:
         return emit_records(self, content, &edits, overlay.flags)
     if content.compact != NULL:
         compacted = <CompactOverlay>content.compact
-        if N_MEMORIES and compacted.start != NULL:
+        if N_PARTIAL and compacted.start != NULL:
             require_records(self, content)
         expand_edits(
             compacted, &edits,
@@ -284,7 +284,7 @@ cdef int emit(Encoder self, Content* content, bint* is_copied) except -1:
             fill_slots(compacted, content.document, <Slot*>edits.slots)
             return emit_fields(self, content, &edits, edits.slots, compacted.flags)
         return emit_records(self, content, &edits, compacted.flags)
-    if N_MEMORIES and (self.deterministic or content.parts != NULL or has_edits(document, content.start, content.end)):
+    if N_PARTIAL and (self.deterministic or content.parts != NULL or has_edits(document, content.start, content.end)):
         require_records(self, content)
     if content.parts != NULL or has_edits(document, content.start, content.end):
         if self.deterministic:

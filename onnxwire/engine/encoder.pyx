@@ -8,7 +8,7 @@ from libc.string cimport memcpy, memset
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.fetch_structure cimport fetch_span
 from onnxwire.engine.memory cimport free, realloc
-from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, fetch, is_resident, memory_of
+from onnxwire.engine.partial cimport N_PARTIAL, PartialMemory, fetch, is_resident, memory_of
 from onnxwire.engine.payload cimport new_payload
 
 from onnxwire.errors import EditError
@@ -165,7 +165,7 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
         if self.pieces is not None and self.writing:
             self.flush()
             return put_piece(self, p, n, document, owner)
-        if N_MEMORIES and self.in_memory and not is_resident(p, n):
+        if N_PARTIAL and self.in_memory and not is_resident(p, n):
             return put_missing(self, p, n)
     if not self.writing:
         return 0

@@ -26,7 +26,7 @@ from onnxwire.engine.number_reader cimport NumberReader, next_number, number_err
 from onnxwire.engine.number_runs cimport decode_run
 from onnxwire.engine.overlay cimport Element, Elements, Numbers, Overlay, element_at
 from onnxwire.engine.overlay_index cimport OverlayIndex, Pair, has_edits, index_of, is_compact, overlay_of
-from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, is_resident
+from onnxwire.engine.partial cimport LONG_BYTES, N_PARTIAL, is_resident
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, Table
 from onnxwire.engine.verify cimport is_valid
 from onnxwire.engine.view cimport (
@@ -98,7 +98,7 @@ cdef bint equal_views(View a, View b) except -1:
             # Filling b may have run code that edits a.
             if a.epoch != (<Document>a.document).epoch:
                 continue
-            if N_MEMORIES:
+            if N_PARTIAL:
                 encoder = Encoder(False)
                 comparison.encoder = <PyObject*>encoder
             error = None

@@ -12,7 +12,7 @@ from onnxwire._varint cimport (
     read_varint,
 )
 from onnxwire.engine.memory cimport free, realloc
-from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, PartialMemory, memory_of
+from onnxwire.engine.partial cimport LONG_BYTES, N_PARTIAL, PartialMemory, memory_of
 from onnxwire.engine.table cimport MESSAGE, STRING, find_field
 
 cdef uint64_t NO_LIMIT = <uint64_t>-1  # as a length from which values are skipped: no value is skipped
@@ -66,7 +66,7 @@ cdef int fetch_structure(
     SkipLengths.
     """
     cdef SkipLengths skip_lengths
-    if N_MEMORIES == 0 or memory_of(document.start) is None:
+    if N_PARTIAL == 0 or memory_of(document.start) is None:
         return 0
     skip_lengths.string = string
     skip_lengths.packed = packed

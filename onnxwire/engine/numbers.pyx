@@ -16,7 +16,7 @@ from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.number_runs cimport check_run, decode_run, remove_unknown, store_long_run, write_number
 from onnxwire.engine.overlay cimport Overlay, put_value, presence_mark
 from onnxwire.engine.overlay_index cimport prefers_compact, register_edit
-from onnxwire.engine.partial cimport N_MEMORIES, fetch, is_resident
+from onnxwire.engine.partial cimport N_PARTIAL, fetch, is_resident
 from onnxwire.engine.payload cimport Payload, expose, new_payload
 from onnxwire.engine.repeated cimport (
     ENDED, Slice, adjust_slice, changed_error, index_in, point_at, refresh, unpack_slice, update_count,
@@ -146,7 +146,7 @@ cdef class RepeatedScalar(Repeated):
         while self.refresh_records():
             if self.items != NULL:
                 return 0
-            if N_MEMORIES and self.first != NULL and self.fetch_runs():
+            if N_PARTIAL and self.first != NULL and self.fetch_runs():
                 continue
             # This may run other threads, so that another refresh is needed.
             self.decode_records(n_more)
@@ -165,7 +165,7 @@ cdef class RepeatedScalar(Repeated):
     def _detach(self):
         """Store the numbers in `bound`, so that they no longer depend on the message."""
         while self.items == NULL:
-            if N_MEMORIES and self.first != NULL:
+            if N_PARTIAL and self.first != NULL:
                 self.fetch_runs()
             self.decode_records(0)
         self.bound = self.own_numbers(0)
@@ -317,7 +317,7 @@ cdef class RepeatedScalar(Repeated):
         cdef const uint8_t* fixed_run = NULL
         cdef ShareCounts counts
         if self.refresh_records() and self.items == NULL and self.first != NULL and not self.field.closed:
-            if N_MEMORIES and self.field.wire == WIRE_VARINT:
+            if N_PARTIAL and self.field.wire == WIRE_VARINT:
                 self.decode()
             elif self.n == 0 and not self.use_cached():
                 self.n = self.count_elements(&fixed_run, &counts)
@@ -442,7 +442,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Cursor cursor
         cdef Record record
         cdef Span run
-        if self.n_records != 1 or self.store is not None or not self.field.packed or self.field.closed or N_MEMORIES:
+        if self.n_records != 1 or self.store is not None or not self.field.packed or self.field.closed or N_PARTIAL:
             return None
         self.start(&cursor)
         if next_usable(&cursor, self.field, &record) <= 0 or record.tag & 7 != WIRE_LEN:

@@ -42,8 +42,8 @@ cdef class PartialMemory:
     cdef void release(self) noexcept
 
 
-# Number of open memories (a variable); 0 in a program that opens only local files.
-cdef int N_MEMORIES
+# Number of open partial memories (a variable); 0 in a program that opens only local files.
+cdef int N_PARTIAL
 
 cdef PartialMemory memory_of(const uint8_t* p)
 cdef bint is_resident(const uint8_t* p, uint64_t n) noexcept
@@ -58,6 +58,6 @@ cdef inline int ensure_resident(const uint8_t* p, uint64_t n) except -1:
     Values shorter than LONG_BYTES were fetched with their message (`fetch_structure`). For a remote file, other code
     may run while bytes are fetched; raises ClosedError if that code closed the document.
     """
-    if n >= LONG_BYTES and N_MEMORIES:
+    if n >= LONG_BYTES and N_PARTIAL:
         return fetch(p, n)
     return 0

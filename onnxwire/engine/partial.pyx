@@ -29,13 +29,13 @@ PAGE_SIZE = PAGE_BYTES
 # The open memories in ascending order of their addresses; borrowed. Code that reads a value finds its memory here,
 # because it may not know the document.
 cdef PyObject** MEMORIES = NULL
-cdef int N_MEMORIES = 0
+cdef int N_PARTIAL = 0
 cdef int MEMORIES_CAPACITY = 0
 
 
 cdef int count_below(const uint8_t* p) noexcept:
     """Return the number of open memories that start at an address or below it."""
-    cdef int low = 0, high = N_MEMORIES, middle
+    cdef int low = 0, high = N_PARTIAL, middle
     while low < high:
         middle = (low + high) // 2
         if (<PartialMemory>MEMORIES[middle]).start <= p:
@@ -60,12 +60,12 @@ cdef class PartialMemory:
 
     @critical_section
     def __cinit__(self, uint64_t size, source):
-        global MEMORIES, N_MEMORIES, MEMORIES_CAPACITY
+        global MEMORIES, N_PARTIAL, MEMORIES_CAPACITY
         cdef PyObject** new_memories
         cdef int i
         if size == 0 or size > <uint64_t>1 << 62:
             raise MemoryError
-        if N_MEMORIES == MEMORIES_CAPACITY:
+        if N_PARTIAL == MEMORIES_CAPACITY:
             new_memories = <PyObject**>realloc(MEMORIES, (2 * <size_t>MEMORIES_CAPACITY + 8) * sizeof(PyObject*))
             if new_memories == NULL:
                 raise MemoryError
@@ -82,9 +82,9 @@ cdef class PartialMemory:
         if self.start == NULL:
             raise MemoryError
         i = count_below(self.start)
-        memmove(&MEMORIES[i + 1], &MEMORIES[i], <size_t>(N_MEMORIES - i) * sizeof(PyObject*))
+        memmove(&MEMORIES[i + 1], &MEMORIES[i], <size_t>(N_PARTIAL - i) * sizeof(PyObject*))
         MEMORIES[i] = <PyObject*>self
-        N_MEMORIES += 1
+        N_PARTIAL += 1
 
     @critical_section
     def __dealloc__(self):
@@ -94,12 +94,12 @@ cdef class PartialMemory:
 
     cdef void release(self) noexcept:
         """Release the address space. No-op if it is released."""
-        global N_MEMORIES
+        global N_PARTIAL
         cdef int i
         if self.start != NULL:
             i = count_below(self.start)
-            memmove(&MEMORIES[i - 1], &MEMORIES[i], <size_t>(N_MEMORIES - i) * sizeof(PyObject*))
-            N_MEMORIES -= 1
+            memmove(&MEMORIES[i - 1], &MEMORIES[i], <size_t>(N_PARTIAL - i) * sizeof(PyObject*))
+            N_PARTIAL -= 1
             ow_release(self.start, <size_t>self.reserved)
             self.start = NULL
 
@@ -295,7 +295,7 @@ cdef PartialMemory memory_of(const uint8_t* p):
 cdef bint is_resident(const uint8_t* p, uint64_t n) noexcept:
     """Return whether all bytes of a range are resident."""
     cdef PartialMemory memory
-    if N_MEMORIES == 0 or n == 0:
+    if N_PARTIAL == 0 or n == 0:
         return True
     memory = memory_of(p)
     return memory is None or memory.has(p, n)

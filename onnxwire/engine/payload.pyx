@@ -7,7 +7,7 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.instances cimport forbid_instantiation
-from onnxwire.engine.partial cimport N_MEMORIES, fetch
+from onnxwire.engine.partial cimport N_PARTIAL, fetch
 
 
 cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int size, char* format, owner):
@@ -33,7 +33,7 @@ cdef int expose(Payload self, Py_buffer* view, int flags) except -1:
     if self.document is not None:
         self.document.check_open()
         self.document.check_unchanged()
-        if N_MEMORIES:
+        if N_PARTIAL:
             fetch(self.p, <uint64_t>self.n * self.size)
     view.obj = self
     view.buf = <void*>self.p

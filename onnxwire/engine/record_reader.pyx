@@ -8,7 +8,7 @@ from onnxwire._varint cimport (
     read_varint,
 )
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.partial cimport N_MEMORIES, fetch
+from onnxwire.engine.partial cimport N_PARTIAL, fetch
 from onnxwire.engine.payload cimport new_payload
 
 cdef enum:
@@ -40,10 +40,10 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint is_in_gro
         raise IndexError("no such offset in the document")
     end_address = document.start + end
     p = document.start + offset
-    if N_MEMORIES:
+    if N_PARTIAL:
         fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
     tag = p[0]
-    if N_MEMORIES and tag & 7 == WIRE_START_GROUP:
+    if N_PARTIAL and tag & 7 == WIRE_START_GROUP:
         fetch(p, end - offset)
     p = read_any_tag(p, end_address, &tag) if is_in_group else read_tag(p, end_address, &tag)
     if p == NULL:
@@ -76,7 +76,7 @@ def read_varint_at(Document document, uint64_t offset, uint64_t end):
     if end > <uint64_t>(document.end - document.start) or offset >= end:
         raise IndexError("no such offset in the document")
     p = document.start + offset
-    if N_MEMORIES:
+    if N_PARTIAL:
         fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
     p = read_varint(p, document.start + end, &n)
     return n, None if p == NULL else p - document.start

@@ -12,7 +12,7 @@ from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_length, read_rec
 from onnxwire.engine.document cimport EPOCH_CLOSED, Document
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.overlay_index cimport has_edits
-from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES
+from onnxwire.engine.partial cimport LONG_BYTES, N_PARTIAL
 from onnxwire.engine.table cimport MESSAGE, STRING, Field, find_field
 from onnxwire.engine.view cimport field_value, fill, named_field, text_at
 
@@ -143,7 +143,7 @@ cdef list strings_in(View view, Field* field):
 
 cdef bint is_unedited(View view) except -1:
     """Return whether a message has one span, and no message in it was edited; see scan.pxd."""
-    if N_MEMORIES or (<Document>view.document).epoch == EPOCH_CLOSED:
+    if N_PARTIAL or (<Document>view.document).epoch == EPOCH_CLOSED:
         fill(view)
     return (
         view.overlay == NULL and view.parts == NULL and not has_edits(<Document>view.document, view.start, view.end)

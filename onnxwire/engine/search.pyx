@@ -11,7 +11,7 @@ from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.marked_scan cimport CONTAINS_TARGET, IS_TARGET, find_marked
 from onnxwire.engine.overlay_index cimport Pair, find_edits
-from onnxwire.engine.partial cimport N_MEMORIES, memory_of
+from onnxwire.engine.partial cimport N_PARTIAL, memory_of
 from onnxwire.engine.repeated_span cimport RepeatedSpan, SpanIterator
 from onnxwire.engine.table cimport MESSAGE, Field, TableRef
 from onnxwire.engine.view cimport field_value, fill, table_of
@@ -255,7 +255,7 @@ cdef class Search:
         if sequence is None or len(self.levels) > MAX_DEPTH:  # entering the next element raises
             return 0
         table = sequence.field.sub
-        if self.marks_of(table) & IS_TARGET or N_MEMORIES and memory_of(level.view.start) is not None:
+        if self.marks_of(table) & IS_TARGET or N_PARTIAL and memory_of(level.view.start) is not None:
             return 0
         while iterator.peek(&element):
             end = element.p + element.n

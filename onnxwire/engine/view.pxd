@@ -9,7 +9,7 @@ from onnxwire._varint cimport WIRE_LEN, Record
 from onnxwire.engine.document cimport Document, FarReads, Span, Spans
 from onnxwire.engine.header_copies cimport HIGHEST, HeaderCopies, copied_bytes
 from onnxwire.engine.overlay cimport Overlay
-from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES, fetched_bytes, fetched_text
+from onnxwire.engine.partial cimport LONG_BYTES, N_PARTIAL, fetched_bytes, fetched_text
 from onnxwire.engine.table cimport Field, Slot, Table
 from onnxwire.engine.view_registry cimport ViewKey
 from onnxwire.engine.texts cimport MAX_CACHED_TEXT_BYTES, MIN_CACHED_TEXT_BYTES, new_text

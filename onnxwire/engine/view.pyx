@@ -23,7 +23,7 @@ from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.view_registry cimport (
     ViewKey, count_registered_views, lookup_view, clear_view_registry, register_view, unregister_view,
 )
-from onnxwire.engine.partial cimport N_MEMORIES
+from onnxwire.engine.partial cimport N_PARTIAL
 from onnxwire.engine.fetch_structure cimport fetch_span
 from onnxwire.engine.overlay cimport owned, unlist_absent
 from onnxwire.engine.overlay_index cimport is_unaffected, overlay_at
@@ -415,7 +415,7 @@ cdef int refresh(View self) except -1:
     if (
         self.end - self.start < MIN_CACHED_BYTES and self.parts == NULL
         and (<Document>self.document).epoch != EPOCH_CLOSED
-        and self.start < (<Document>self.document).far.first_copy and not N_MEMORIES
+        and self.start < (<Document>self.document).far.first_copy and not N_PARTIAL
     ):
         memset(self.slots, 0, self.table.n_fields * sizeof(Slot))
         self.flags = 0
@@ -452,7 +452,7 @@ cdef int refresh_any(View self) except -1:
                 self.flags = tail.flags
                 self.epoch = document.epoch
                 return 0
-    if N_MEMORIES and fetch_records(self, document):
+    if N_PARTIAL and fetch_records(self, document):
         return fill(self)
     memset(self.slots, 0, size)
     self.flags = 0

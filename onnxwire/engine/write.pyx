@@ -8,7 +8,7 @@ from onnxwire.engine.encode cimport measure_and_fetch, write
 from onnxwire.engine.encoder cimport BUFFER_BYTES, Encoder, Piece
 from onnxwire.engine.file_writer cimport FileWriter
 from onnxwire.engine.memory cimport free, malloc
-from onnxwire.engine.partial cimport N_MEMORIES, PartialMemory, is_resident, memory_of
+from onnxwire.engine.partial cimport N_PARTIAL, PartialMemory, is_resident, memory_of
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.view cimport View
 
@@ -97,7 +97,7 @@ def missing_ranges(pieces):
     cdef Payload payload
     cdef PartialMemory memory
     ranges = []
-    if N_MEMORIES == 0:
+    if N_PARTIAL == 0:
         return ranges
     for piece in pieces:
         if isinstance(piece, Piece):
@@ -116,7 +116,7 @@ cdef object fetched_chunks(content):
     """
     cdef PartialMemory memory
     cdef Payload payload
-    if N_MEMORIES == 0 or not isinstance(content, Payload):
+    if N_PARTIAL == 0 or not isinstance(content, Payload):
         return None
     payload = content
     if payload.document is None or is_resident(payload.p, <uint64_t>payload.n * payload.size):

@@ -11,7 +11,7 @@ from onnxwire.engine.document cimport Document, Span
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.overlay_index cimport Pair, find_edits
-from onnxwire.engine.partial cimport N_MEMORIES
+from onnxwire.engine.partial cimport N_PARTIAL
 from onnxwire.engine.repeated_span cimport RepeatedSpan, SpanIterator
 from onnxwire.engine.table cimport Field, Table
 from onnxwire.engine.view cimport View, field_value, named_field
@@ -78,7 +78,7 @@ cdef class Producers:
         cdef bytes name
         cdef int32_t index = 0
         while True:
-            if not N_MEMORIES and iterator.peek(&span):
+            if not N_PARTIAL and iterator.peek(&span):
                 document = nodes.document
                 if (
                     not find_edits(<PyObject*>document, span.p, span.p + span.n, &edits)

@@ -34,7 +34,7 @@ from libc.stdint cimport int8_t
 from libc.string cimport memcmp, strlen
 
 from onnxwire._varint cimport MAX_DEPTH, WIRE_LEN, Record, read_record, read_varint
-from onnxwire.engine.partial cimport LONG_BYTES, N_MEMORIES
+from onnxwire.engine.partial cimport LONG_BYTES, N_PARTIAL
 from onnxwire.engine.table cimport BYTES, ENUM, INT32, INT64, MESSAGE, Field, Slot, Table, find_field
 from onnxwire.engine.table cimport STRING as STRING_FIELD
 from onnxwire.engine.view cimport Cursor, copied_value, fill, next_record, next_usable, start_cursor, text_at
@@ -276,7 +276,7 @@ cdef bint read_row(View view, const TensorSlots* slots, Layout* layout, list nam
     start_layout(layout)
     fill(view)
     # With a file on a server, reading a value may fetch bytes, and so run other code.
-    if N_MEMORIES or view.overlay != NULL or view.parts != NULL:
+    if N_PARTIAL or view.overlay != NULL or view.parts != NULL:
         return False
     shape = shape_of(view)
     fill(view)

@@ -161,10 +161,10 @@ def test_a_long_or_damaged_packed_run_is_marked():
 
 def test_unknown_fields_are_shown_by_their_wire_type():
     # Unknown fields with a varint, 32 bits, 64 bits, text, bytes and a group.
-    data = wire.number(1000, (1 << 64) - 1)
+    data = wire.varint_record(1000, (1 << 64) - 1)
     data += wire.tag(1000, wire.FIXED32) + bytes([5, 0, 0, 0]) + wire.tag(1000, wire.FIXED64) + bytes(7) + b"\x01"
     # The group contains field 1: varint 1.
-    data += wire.span(1000, b'a"b') + wire.span(1000, b"\xff\x00") + wire.group(1000, b"\x08\x01")
+    data += wire.len_record(1000, b'a"b') + wire.len_record(1000, b"\xff\x00") + wire.group(1000, b"\x08\x01")
     message = EVERYTHING.FromString(data)
     rows = FieldQueries(message).records("")["rows"]
     assert [row["text"] for row in rows] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from wire import span
+from wire import len_record
 
 import onnxwire
 from onnxwire import FunctionProto, GraphProto, ModelProto, NodeProto
@@ -66,8 +66,8 @@ def deep_model(levels):
     """Make a model with nested graphs: fields ModelProto.graph 7, node 1, attribute 5, g 6."""
     data = b""
     for _ in range(levels):
-        data = span(1, span(5, span(6, data)))
-    return ModelProto.FromString(span(7, data))
+        data = len_record(1, len_record(5, len_record(6, data)))
+    return ModelProto.FromString(len_record(7, data))
 
 
 @pytest.mark.parametrize(

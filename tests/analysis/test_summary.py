@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 import pytest
 from google.protobuf.message import DecodeError
-from wire import span
+from wire import len_record
 
 import onnxwire
 from onnxwire.analysis.summary import summarize
@@ -31,7 +31,7 @@ def test_graphs_are_read_up_to_the_nesting_limit_of_protobuf(field_numbers):
     for n_graphs in range(28, 36):
         data = b""
         for number in [*field_numbers, *[1, 5, 6] * n_graphs][::-1]:  # graph, node, attribute, graph, ...
-            data = span(number, data)
+            data = len_record(number, data)
         is_accepted = can_read(lambda data: summarize(onnxwire.load(data)), onnxwire.DecodeError, data)
         assert is_accepted == can_read(onnx.ModelProto.FromString, DecodeError, data)
         results.append(is_accepted)

@@ -19,7 +19,7 @@ from everything import EVERYTHING
 from graphs import nested_model, value, write_sparse_model
 from hypothesis import example, given
 from onnx import TensorProto, helper, numpy_helper
-from wire import LEN, span, tag, varint
+from wire import LEN, len_record, tag, varint
 
 import onnxwire
 from onnxwire.arrow.tables import TABLES
@@ -242,14 +242,14 @@ def test_rows_of_a_long_graph_are_those_of_the_messages():
     # The fields of a node are input (1), name (3), op_type (4), doc_string (6) and domain (7).
     count = 45_000
     nodes = [
-        span(3, b"a name that is not short %d" % index)
-        + span(4, b"Add")
-        + b"".join(span(1, b"a value that is not short %d" % (index - distance)) for distance in range(index % 5))
-        + (span(6, b"early") if index == 300 else b"")
-        + (span(7, b"late") if index == count - 1 else b"")
+        len_record(3, b"a name that is not short %d" % index)
+        + len_record(4, b"Add")
+        + b"".join(len_record(1, b"a value that is not short %d" % (index - distance)) for distance in range(index % 5))
+        + (len_record(6, b"early") if index == 300 else b"")
+        + (len_record(7, b"late") if index == count - 1 else b"")
         for index in range(count)
     ]
-    data = span(7, b"".join(span(1, node) for node in nodes))
+    data = len_record(7, b"".join(len_record(1, node) for node in nodes))
     rows = rows_of(data, "nodes")
     assert_equal_rows(
         without_columns(rows, "offset", "bytes"), expected_rows(onnxwire.ModelProto.FromString(data), "nodes")
@@ -260,7 +260,9 @@ def test_rows_of_a_long_graph_are_those_of_the_messages():
 
 
 @given(wire.valid_wire(onnxwire.GraphProto.DESCRIPTOR))
-@example(span(1, span(5, span(7, b"") + span(8, b""))))  # packed records without numbers in floats (7) and ints (8)
+@example(
+    len_record(1, len_record(5, len_record(7, b"") + len_record(8, b"")))
+)  # packed records without numbers in floats (7) and ints (8)
 def test_rows_of_random_graphs_are_those_of_the_messages(data):
     graph = onnxwire.GraphProto.FromString(data)
     for table in ("nodes", "attributes", "values", "metadata"):
@@ -417,14 +419,14 @@ def test_an_output_of_a_subgraph_that_is_captured_has_its_graph_and_slot():
 
 # The fields are values (1), of which name is 8 and dims is 1, and indices (2).
 @given(wire.valid_wire(onnxwire.SparseTensorProto.DESCRIPTOR))
-@example(span(1, span(8, b"s")) + span(1, wire.number(1, 5)))
-@example(span(1, wire.number(1, 5)) + span(1, span(8, b"s")) + span(2, b""))
+@example(len_record(1, len_record(8, b"s")) + len_record(1, wire.varint_record(1, 5)))
+@example(len_record(1, wire.varint_record(1, 5)) + len_record(1, len_record(8, b"s")) + len_record(2, b""))
 def test_a_sparse_initializer_in_several_pieces_defines_its_merged_name(data):
     sparse = onnx.SparseTensorProto.FromString(data)
     inner = helper.make_graph([helper.make_node("Neg", ["s"], ["q"])], "inner", [], [value("q", 1)])
     node = helper.make_node("If", ["f"], ["o"], then_branch=inner)
-    outer = span(1, node.SerializeToString()) + span(15, data)
-    captured_uses = [row["graph"] for row in rows_of(span(7, outer), "uses") if row["slot"] is None]
+    outer = len_record(1, node.SerializeToString()) + len_record(15, data)
+    captured_uses = [row["graph"] for row in rows_of(len_record(7, outer), "uses") if row["slot"] is None]
     assert captured_uses == (["graph"] if sparse.values.name == "s" else [])
 
 
@@ -454,7 +456,7 @@ def test_a_message_in_a_document_keeps_its_offsets():
 def test_a_graph_in_several_pieces_is_merged():
     first_piece = onnx.GraphProto(node=[helper.make_node("Relu", ["x"], ["y"])], name="first")
     second_piece = onnx.GraphProto(node=[helper.make_node("Neg", ["y"], ["z"])], name="second")
-    data = span(7, first_piece.SerializeToString()) + span(7, second_piece.SerializeToString())
+    data = len_record(7, first_piece.SerializeToString()) + len_record(7, second_piece.SerializeToString())
     assert [row["op_type"] for row in rows_of(data, "nodes")] == ["Relu", "Neg"]
     assert [row["index"] for row in rows_of(data, "nodes")] == [0, 1]
     assert rows_of(data, "model")[0]["graph_name"] == "second"
@@ -467,8 +469,11 @@ def test_strings_that_are_not_utf8_are_repaired_and_counted():
     valid_name, invalid_name = "äöü and some more of it".encode(), b"\xff and the text after it, which is long"
     encoded_surrogate = b"\xed\xa0\x80"
     # The fields are graph (7), and in it node (1) with name (3) and op_type (4).
-    nodes = [span(1, span(3, name) + span(4, b"Relu")) for name in (valid_name, invalid_name, encoded_surrogate)]
-    data = span(7, b"".join(nodes))
+    nodes = [
+        len_record(1, len_record(3, name) + len_record(4, b"Relu"))
+        for name in (valid_name, invalid_name, encoded_surrogate)
+    ]
+    data = len_record(7, b"".join(nodes))
     table = onnxwire.to_arrow(data, "nodes")
     assert table.repaired_strings == 2
     arrow_table = pa.table(table)
@@ -502,7 +507,10 @@ def test_tables_contain_no_weights(tmp_path):
     with open(path, "ab") as file:
         name = b"a name that is more than 2 GiB after the first"
         # A second piece of the graph (7) with a node (1), its op_type (4) and name (3); and producer_name (2).
-        file.write(span(7, span(1, span(4, b"Neg") + span(3, name))) + span(2, b"a producer of a long name"))
+        file.write(
+            len_record(7, len_record(1, len_record(4, b"Neg") + len_record(3, name)))
+            + len_record(2, b"a producer of a long name")
+        )
     table = pa.table(onnxwire.to_arrow(path, "nodes"))
     assert table["name"].to_pylist() == ["n", name.decode()]
     assert table.nbytes < 10_000
@@ -516,7 +524,8 @@ def test_strings_more_than_2_gib_apart_are_in_one_table(tmp_path):
     path = tmp_path / "far.onnx"
     size = 5 << 30
     first_node, last_node = (
-        span(1, span(4, b"Op") + span(3, name * 3)) for name in (b"the first name ", b"the last name ")
+        len_record(1, len_record(4, b"Op") + len_record(3, name * 3))
+        for name in (b"the first name ", b"the last name ")
     )
     # The fields of the graph (7) are node (1), with op_type (4) and name (3), and initializer (5), with raw_data (9).
     tensor_start = tag(5, LEN) + varint(size + len(varint(size)) + 1) + tag(9, LEN) + varint(size)
@@ -670,14 +679,14 @@ def test_damage_is_reported_with_its_offset():
 def test_graphs_and_types_that_are_nested_too_deeply_are_an_error():
     graph = b""
     for _ in range(60):
-        graph = span(1, span(5, span(6, graph)))  # node.attribute.g
+        graph = len_record(1, len_record(5, len_record(6, graph)))  # node.attribute.g
     with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
-        onnxwire.to_arrow(span(7, graph), "nodes")
-    nested_type = span(1, span(1, b""))
+        onnxwire.to_arrow(len_record(7, graph), "nodes")
+    nested_type = len_record(1, len_record(1, b""))
     for _ in range(60):
-        nested_type = span(4, span(1, nested_type))  # sequence_type.elem_type
+        nested_type = len_record(4, len_record(1, nested_type))  # sequence_type.elem_type
     with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
-        onnxwire.to_arrow(span(7, span(11, span(2, nested_type))), "values")  # graph.input.type
+        onnxwire.to_arrow(len_record(7, len_record(11, len_record(2, nested_type))), "values")  # graph.input.type
 
 
 def test_every_column_is_documented():
@@ -736,8 +745,8 @@ def test_values_of_equal_types_have_separate_rows():
 
 def test_each_repaired_dim_of_equal_types_is_counted():
     # Two values in graph.value_info, with the type tensor(float) and a dim_param that is not UTF-8.
-    shape = span(1, span(2, b"\xff"))
-    value_info = span(2, span(1, wire.number(1, 1) + span(2, shape)))
-    model = span(7, span(13, value_info) * 2)
+    shape = len_record(1, len_record(2, b"\xff"))
+    value_info = len_record(2, len_record(1, wire.varint_record(1, 1) + len_record(2, shape)))
+    model = len_record(7, len_record(13, value_info) * 2)
     table = onnxwire.to_arrow(model, "values")
     assert (table.to_pydict()["dims"], table.repaired_strings) == ([["\ufffd"], ["\ufffd"]], 2)

@@ -11,7 +11,7 @@ import pytest
 from everything import EVERYTHING
 from graphs import value
 from onnx import TensorProto, helper, numpy_helper
-from wire import LEN, number, span, tag, varint
+from wire import LEN, len_record, tag, varint, varint_record
 
 import onnxwire
 
@@ -195,7 +195,7 @@ def test_edits_and_shared_arrays_are_in_the_result():
 
 def test_unknown_fields_and_the_field_with_the_elements_do_not_change():
     data = model_of(float_data_weight("v")).graph.initializer[0].SerializeToString()
-    tensor = onnxwire.TensorProto.FromString(data + span(3000, b"unknown"))
+    tensor = onnxwire.TensorProto.FromString(data + len_record(3000, b"unknown"))
     model = model_of()
     model.graph.initializer.append(tensor)
 
@@ -204,7 +204,7 @@ def test_unknown_fields_and_the_field_with_the_elements_do_not_change():
 
     (result,) = onnxwire.apply(model, rename).graph.initializer
     assert result.SerializeToString(deterministic=True) == onnxwire.TensorProto.FromString(
-        tensor.SerializeToString() + span(8, b"renamed")
+        tensor.SerializeToString() + len_record(8, b"renamed")
     ).SerializeToString(deterministic=True)
 
 
@@ -438,14 +438,14 @@ def write_model(path, size, count=1, operator="Add"):
         graph.input[0].type.tensor_type.shape.dim[1].dim_value = rows
     tensor_headers = []
     for i in range(count):
-        dims = number(1, rows) + number(1, 1024)
-        tensor = dims + number(2, FLOAT) + span(8, f"w{i}".encode()) + tag(9, LEN) + varint(size)
+        dims = varint_record(1, rows) + varint_record(1, 1024)
+        tensor = dims + varint_record(2, FLOAT) + len_record(8, f"w{i}".encode()) + tag(9, LEN) + varint(size)
         tensor_headers.append(tag(5, LEN) + varint(len(tensor) + size) + tensor)
     graph_start = graph.SerializeToString()
     graph_bytes = len(graph_start) + sum(map(len, tensor_headers)) + size * count
-    opset = span(8, helper.make_opsetid("", 13).SerializeToString())
+    opset = len_record(8, helper.make_opsetid("", 13).SerializeToString())
     with open(path, "wb") as file:
-        file.write(number(1, 8) + opset + tag(7, LEN) + varint(graph_bytes) + graph_start)
+        file.write(varint_record(1, 8) + opset + tag(7, LEN) + varint(graph_bytes) + graph_start)
         for tensor_header in tensor_headers:
             file.write(tensor_header)
             file.seek(size, 1)
@@ -511,7 +511,7 @@ def test_a_model_that_protobuf_cannot_read_even_without_payloads_is_rejected(tmp
     with open(tmp_path / "m.onnx", "wb") as file:
         # The fields are ir_version (1), graph (7), and the graph's doc_string (10) of `size` bytes after 6 bytes of tag
         # and length.
-        file.write(number(1, 8) + tag(7, LEN) + varint(size + 6) + tag(10, LEN) + varint(size))
+        file.write(varint_record(1, 8) + tag(7, LEN) + varint(size + 6) + tag(10, LEN) + varint(size))
         file.seek(size, 1)
         file.truncate()
     model = onnxwire.load(tmp_path / "m.onnx")

@@ -242,8 +242,11 @@ def tensor_with_segment():
             "this name is reserved",
         ),
         # \x10\x01: data_type FLOAT
-        ([b"\x10\x01" + wire.span(8, b"\xff") + wire.span(9, bytes(4))], "not valid UTF-8"),
-        ([stored_tensors.TensorParts(DATA_TYPES["FLOAT"], [2], [0]).message(wire.span(9, bytes(4)))], "'w'.*8 bytes"),
+        ([b"\x10\x01" + wire.len_record(8, b"\xff") + wire.len_record(9, bytes(4))], "not valid UTF-8"),
+        (
+            [stored_tensors.TensorParts(DATA_TYPES["FLOAT"], [2], [0]).message(wire.len_record(9, bytes(4)))],
+            "'w'.*8 bytes",
+        ),
         ([tensor_with_segment()], "'w'.*chunk"),
     ],
 )

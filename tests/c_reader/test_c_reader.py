@@ -103,7 +103,7 @@ def test_generated_bytes_of_every_message_are_read_as_by_protobuf(reader, data):
     onnxwire_class, protobuf_class = data.draw(
         st.sampled_from([pair for name, pair in wire.official_pairs().items() if name.startswith("onnx.")])
     )
-    strategy_of = data.draw(st.sampled_from([wire.valid_wire, wire.flawed_wire, wire.damaged_wire]))
+    strategy_of = data.draw(st.sampled_from([wire.valid_wire, wire.malformed_wire, wire.damaged_wire]))
     check_data(reader, onnxwire_class, protobuf_class, data.draw(strategy_of(onnxwire_class.DESCRIPTOR)))
 
 
@@ -187,13 +187,13 @@ def rearrange(data, descriptor, rng):
             records.append(record)
         elif field is None or field.type != field.TYPE_MESSAGE:
             # One in ten lengths is a byte longer than necessary.
-            records.append(wire.span(number, content, pad=rng.choice([0] * 9 + [1])))
+            records.append(wire.len_record(number, content, pad=rng.choice([0] * 9 + [1])))
         else:
             content = rearrange(content, field.message_type, rng)
             parts = [content]
             if rng.random() < 0.1:
                 parts += [rng.choice([b"", content, rng.choice(list(complete_records(content)) or [b""])])]
-            records += [wire.span(number, part) for part in parts]
+            records += [wire.len_record(number, part) for part in parts]
     for _ in range(rng.choice([0, 0, 0, 1, 2])):
         i, change = rng.randrange(len(records) + 1), rng.randrange(6)
         if change == 0:
@@ -204,7 +204,9 @@ def rearrange(data, descriptor, rng):
             records.insert(i, rng.choice(records))
         elif change == 3:
             field = rng.choice(list(descriptor.fields))
-            records.insert(i, wire.number(field.number, rng.choice([0, 1, 2, 20, 127, 128, 1 << 14, 1 << 32, -1])))
+            records.insert(
+                i, wire.varint_record(field.number, rng.choice([0, 1, 2, 20, 127, 128, 1 << 14, 1 << 32, -1]))
+            )
         elif change == 4:
             field = rng.choice(list(descriptor.fields))
             contents = [
@@ -214,11 +216,14 @@ def rearrange(data, descriptor, rng):
                 bytes(8),
                 bytes(200),
             ]
-            records.insert(i, wire.span(field.number, rng.choice(contents)))
+            records.insert(i, wire.len_record(field.number, rng.choice(contents)))
         else:
             number = rng.choice([15, 16, 99, 2047, 2048, wire.MAX_NUMBER])
             records.insert(
-                i, rng.choice([wire.group(number, b"\x08\x01"), wire.number(number, 5), wire.span(number, b"ab")])
+                i,
+                rng.choice(
+                    [wire.group(number, b"\x08\x01"), wire.varint_record(number, 5), wire.len_record(number, b"ab")]
+                ),
             )
     return b"".join(records)
 
@@ -227,7 +232,7 @@ def complete_records(data):
     """Yield the records of data that are read as a message without groups, until a varint runs past the end."""
     try:
         for number, record, content in records_of(data):
-            yield wire.span(number, content) if record is None else record
+            yield wire.len_record(number, content) if record is None else record
     except IndexError:
         return
 
@@ -246,8 +251,8 @@ def test_nested_messages_in_two_parts_each_are_read_as_by_protobuf(reader):
     # Nested types, each in two parts; the first part is empty.
     data = b""
     for _ in range(40):
-        data = wire.span(1, b"") + wire.span(1, data)  # elem_type of a sequence
-        data = wire.span(4, b"") + wire.span(4, data)  # sequence_type
+        data = wire.len_record(1, b"") + wire.len_record(1, data)  # elem_type of a sequence
+        data = wire.len_record(4, b"") + wire.len_record(4, data)  # sequence_type
     check_data(reader, onnxwire.TypeProto, onnx.TypeProto, data)
 
 
@@ -255,7 +260,7 @@ def test_nested_messages_in_two_parts_each_are_read_as_by_protobuf(reader):
 def test_messages_and_groups_may_be_nested_at_most_a_hundred_levels_deep(reader, levels):
     data = b""
     for level in reversed(range(levels)):
-        data = wire.span(1 if level % 2 else 4, data)  # elem_type of a sequence, or sequence_type
+        data = wire.len_record(1 if level % 2 else 4, data)  # elem_type of a sequence, or sequence_type
     assert wire.official_accepts(onnx.TypeProto, data) == (levels <= 100)
     assert (reader.read(data, "onnx.TypeProto") is not None) == (levels <= 100)
     groups = b"\x0b" * levels + b"\x0c" * levels  # starts and ends of groups, field 1
@@ -433,7 +438,12 @@ def write_inline_weights(path, count, size):
     tensor_headers = []
     for i in range(count):
         # The fields dims, data_type (UINT8), name and raw_data.
-        tensor = wire.number(1, size) + wire.number(2, 2) + wire.span(8, b"weight.%d" % i) + wire.tag(9, wire.LEN)
+        tensor = (
+            wire.varint_record(1, size)
+            + wire.varint_record(2, 2)
+            + wire.len_record(8, b"weight.%d" % i)
+            + wire.tag(9, wire.LEN)
+        )
         tensor += wire.varint(size)
         tensor_headers.append(wire.tag(5, wire.LEN) + wire.varint(len(tensor) + size) + tensor)  # initializer
     graph_bytes = sum(map(len, tensor_headers)) + count * size
@@ -514,7 +524,11 @@ def test_walk_nodes_reports_damage(data, expected_text, walk_nodes, tmp_path):
 def test_list_tensors_reports_the_path_of_the_innermost_damaged_message(list_tensors, tmp_path):
     path = tmp_path / "m.onnx"
     # graph (7), node (1), attribute (5) twice, and t (5), whose data_type (tag 0x10) is a cut varint.
-    path.write_bytes(wire.span(7, wire.span(1, wire.span(5, b"") + wire.span(5, wire.span(5, b"\x10\x80")))))
+    path.write_bytes(
+        wire.len_record(
+            7, wire.len_record(1, wire.len_record(5, b"") + wire.len_record(5, wire.len_record(5, b"\x10\x80")))
+        )
+    )
     assert b"in graph.node[0].attribute[1].t (code" in list_tensors(path).stderr
 
 

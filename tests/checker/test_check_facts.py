@@ -70,7 +70,7 @@ def test_columns_agree_with_messages(cls, data):
     _compare(_facts(content, cls), cls.DESCRIPTOR.name, 0, cls.FromString(content))
 
 
-@given(wire.flawed_wire(ModelProto.DESCRIPTOR))
+@given(wire.malformed_wire(ModelProto.DESCRIPTOR))
 def test_columns_exist_if_and_only_if_verify_accepts_the_bytes(data):
     try:
         onnxwire.verify(data)

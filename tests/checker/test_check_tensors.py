@@ -5,7 +5,7 @@ import random
 import onnx
 import pytest
 from check_case import model
-from wire import span, varint
+from wire import len_record, varint
 
 import onnxwire
 from onnxwire import AttributeProto, TensorProto
@@ -30,9 +30,9 @@ def _int64_tensor(dims, *records):
 
 def test_packed_and_single_numbers_are_counted_alike():
     packed_run, single_number, unrelated_record = (
-        span(INT64_DATA, varint(1) + varint(300)),
+        len_record(INT64_DATA, varint(1) + varint(300)),
         varint(INT64_DATA << 3) + varint(5),
-        span(DOC_STRING, b"doc"),
+        len_record(DOC_STRING, b"doc"),
     )
     assert COUNT_RULE not in _rules(_int64_tensor([5], packed_run, single_number, unrelated_record, packed_run))
     assert COUNT_RULE not in _rules(_int64_tensor([2], single_number, unrelated_record, single_number))
@@ -41,22 +41,22 @@ def test_packed_and_single_numbers_are_counted_alike():
 
 
 def test_a_tensor_that_is_encoded_in_pieces_is_checked_as_one_tensor():
-    numbers = [span(INT64_DATA, varint(1)), span(INT64_DATA, varint(2) + varint(3))]
+    numbers = [len_record(INT64_DATA, varint(1)), len_record(INT64_DATA, varint(2) + varint(3))]
     attribute = AttributeProto(name="a", type=AttributeProto.TENSOR).SerializeToString()
-    pieces = [span(TENSOR, piece) for piece in (_int64_tensor([3]), *numbers)]
+    pieces = [len_record(TENSOR, piece) for piece in (_int64_tensor([3]), *numbers)]
     assert COUNT_RULE not in _rules(attribute + b"".join(pieces), AttributeProto)
     assert COUNT_RULE in _rules(attribute + b"".join(pieces[:2]), AttributeProto)
 
 
 def test_an_empty_packed_run_has_no_elements():
-    assert "tensor-single-storage" in _rules(_int64_tensor([1], span(INT64_DATA, b"")))
-    assert _rules(_int64_tensor([0], span(INT64_DATA, b"")), select="error") == set()
+    assert "tensor-single-storage" in _rules(_int64_tensor([1], len_record(INT64_DATA, b"")))
+    assert _rules(_int64_tensor([0], len_record(INT64_DATA, b"")), select="error") == set()
 
 
 def test_the_count_of_a_very_long_list_is_estimated_from_its_bytes():
     # A varint has 1 to 10 bytes, so a run of 2 * n bytes has n / 5 to 2 * n elements.
     n = 1 << 20
-    run = span(INT64_DATA, varint(300) * n)
+    run = len_record(INT64_DATA, varint(300) * n)
     assert COUNT_RULE not in _rules(_int64_tensor([n], run))
     assert COUNT_RULE in _rules(_int64_tensor([2 * n + 1], run))
     assert COUNT_RULE in _rules(_int64_tensor([n // 10], run))
@@ -76,8 +76,8 @@ def test_only_the_first_64_kib_of_raw_data_are_scanned():
 def test_a_document_of_many_tensors_is_scanned_up_to_a_limit():
     rule = "tensor-int32-data-range"
     encoded = TensorProto(dims=[1 << 16], data_type=TensorProto.UINT8).SerializeToString()
-    encoded += span(INT32_DATA, bytes((1 << 16) - 2) + varint(256))
-    data = b"".join(span(TENSORS, encoded) for _ in range(300))
+    encoded += len_record(INT32_DATA, bytes((1 << 16) - 2) + varint(256))
+    data = b"".join(len_record(TENSORS, encoded) for _ in range(300))
     # The limit is 16 MiB, which 256 tensors of 64 KiB have.
     assert 250 <= len(onnxwire.check(data, AttributeProto, select=rule)) <= 256
 

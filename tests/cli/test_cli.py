@@ -13,7 +13,7 @@ import forked_commands
 import onnx
 import pytest
 from onnx import helper
-from wire import number, span
+from wire import len_record, varint_record
 
 import onnxwire
 from onnxwire.cli import main
@@ -109,8 +109,8 @@ def encode_nested_type(levels: int) -> bytes:
     """Return an encoded TypeProto of `levels` nested sequences."""
     data = b""
     for _ in range(levels):
-        data = span(1, data)  # elem_type of a sequence
-        data = span(4, data)  # sequence_type of a type
+        data = len_record(1, data)  # elem_type of a sequence
+        data = len_record(4, data)  # sequence_type of a type
     return data
 
 
@@ -118,7 +118,7 @@ HOSTILE = {
     # The fields are graph, input and type.
     "3,000 nested sequence types": onnx.ModelProto(
         ir_version=8, graph=onnx.GraphProto(input=[onnx.ValueInfoProto(name="x")])
-    ).SerializeToString() + span(7, span(11, span(2, encode_nested_type(3000)))),
+    ).SerializeToString() + len_record(7, len_record(11, len_record(2, encode_nested_type(3000)))),
     "a shape larger than memory": onnx.ModelProto(
         ir_version=8, graph=onnx.GraphProto(initializer=[onnx.TensorProto(name="w", data_type=1, dims=[1 << 62] * 500)])
     ).SerializeToString(),
@@ -201,7 +201,9 @@ def test_raw_prints_a_broken_file_up_to_the_fault(tmp_path: Path) -> None:
 
 def test_raw_shows_the_names_of_retired_fields_of_functions(tmp_path: Path) -> None:
     function = onnx.FunctionProto(name="f", output=["y"]).SerializeToString()
-    function += number(2, 7) + number(3, 1)  # since_version = 7, status = STABLE: fields of IR versions 3 to 7
+    function += varint_record(2, 7) + varint_record(
+        3, 1
+    )  # since_version = 7, status = STABLE: fields of IR versions 3 to 7
     path = tmp_path / "function.pb"
     path.write_bytes(function)
     text = run("info", path, "--raw", "--type", "FunctionProto").stdout
@@ -215,8 +217,8 @@ def test_raw_shows_the_names_of_retired_fields_of_functions(tmp_path: Path) -> N
 def test_a_graph_of_the_first_release_is_decoded_and_raw_shows_the_names_of_its_fields(tmp_path: Path) -> None:
     # In v0.1 a file was a GraphProto, whose inputs were names, with its own ir_version.
     node = onnx.NodeProto(op_type="Relu", input=["x"], output=["y"]).SerializeToString()
-    data = span(1, node) + span(2, b"g") + span(3, b"x") + span(4, b"y")
-    data += number(6, 1) + number(7, 2) + span(8, b"tag") + span(9, b"dom")
+    data = len_record(1, node) + len_record(2, b"g") + len_record(3, b"x") + len_record(4, b"y")
+    data += varint_record(6, 1) + varint_record(7, 2) + len_record(8, b"tag") + len_record(9, b"dom")
     path = tmp_path / "first.onnx"
     path.write_bytes(data)
     text = run("info", path, "--raw").stdout
@@ -258,7 +260,7 @@ HOSTILE_BYTES = {
 @pytest.mark.parametrize("name", HOSTILE_BYTES)
 def test_raw_reports_a_fault_of_hostile_bytes_in_one_line(name: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile"
-    path.write_bytes(number(1, 1) + HOSTILE_BYTES[name])  # after an ir_version
+    path.write_bytes(varint_record(1, 1) + HOSTILE_BYTES[name])  # after an ir_version
     for type_name in ("ModelProto", "none"):
         result = run("info", path, "--raw", "--type", type_name)
         assert result.stderr.count("\n") == (1 if result.returncode else 0)

@@ -160,7 +160,7 @@ def test_the_paths_of_added_elements_are_those_of_the_second_model():
 
 def test_differences_of_unknown_fields_are_reported(diff_lines):
     models = models_of_attributes("type: INT", "type: INT")
-    models[1].graph.node[0].attribute[0].MergeFromString(wire.number(99, 1))
+    models[1].graph.node[0].attribute[0].MergeFromString(wire.varint_record(99, 1))
     assert diff_lines(models[1], models[0]) == ["~ node n: attribute a unknown fields: 0 bytes -> 3 bytes"]
 
 

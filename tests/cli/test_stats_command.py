@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from wire import LEN, number, span, tag, varint
+from wire import LEN, len_record, tag, varint, varint_record
 
 import onnxwire
 from onnxwire.cli import main
@@ -236,11 +236,17 @@ def test_weights_in_other_files_are_measured(tmp_path, capsys) -> None:
 def test_memory_does_not_grow_with_the_model(tmp_path) -> None:
     # A sparse file with a tensor of 200 MiB: dims, data_type, name, and the head of raw_data.
     size = 200 << 20
-    head = span(1, varint(size)) + number(2, 3) + span(8, b"lm_head.weight") + tag(9, LEN) + varint(size)
+    head = (
+        len_record(1, varint(size))
+        + varint_record(2, 3)
+        + len_record(8, b"lm_head.weight")
+        + tag(9, LEN)
+        + varint(size)
+    )
     path = tmp_path / "big.onnx"
     # The heads of an initializer and of the graph, after ir_version = 10.
     start = tag(5, LEN) + varint(len(head) + size) + head
-    path.write_bytes(number(1, 10) + tag(7, LEN) + varint(len(start) + size) + start)
+    path.write_bytes(varint_record(1, 10) + tag(7, LEN) + varint(len(start) + size) + start)
     os.truncate(path, path.stat().st_size + size)
     code = (
         "import sys; from onnxwire.cli import main\n"

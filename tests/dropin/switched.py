@@ -14,7 +14,7 @@ from importlib.machinery import PathFinder
 find = PathFinder.find_spec
 PathFinder.find_spec = classmethod(lambda cls, name, *args: None if name.startswith("google") else find(name, *args))
 """
-SWITCH = "import onnxwire.dropin; onnxwire.dropin.install()\n"
+INSTALL_SWITCH = "import onnxwire.dropin; onnxwire.dropin.install()\n"
 
 
 def run_python(*arguments, status=0, **environment):

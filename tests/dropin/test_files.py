@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 import pytest
 import wire
-from switched import ROOT, SWITCH, run_python
+from switched import INSTALL_SWITCH, ROOT, run_python
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ CHANGES_BY_PROGRAM = {
 def code_of_change(change, before="", after=""):
     """Return code that loads a model, changes its file, and compares the weights. `before` is run before the load, and
     `after` at the end."""
-    return SWITCH + (
+    return INSTALL_SWITCH + (
         "import onnx, os, sys, hashlib\n"
         "path = sys.argv[1]\n"
         f"{before}\n"
@@ -135,7 +135,7 @@ CHANGES_BY_PROCESS = {
 @pytest.mark.skipif(sys.platform == "win32", reason="mapped files can't be truncated")
 @pytest.mark.parametrize("change", CHANGES_BY_PROCESS)
 def test_after_a_change_by_another_process_only_the_structure_can_be_read(change, structured_path):
-    code = SWITCH + (
+    code = INSTALL_SWITCH + (
         "import onnx, subprocess, sys\n"
         "path = sys.argv[1]\n"
         "model = onnx.load(path)\n"
@@ -159,7 +159,7 @@ def test_after_a_change_by_another_process_only_the_structure_can_be_read(change
 
 
 def test_a_loaded_model_is_not_saved_after_shape_inference_in_place(structured_path):
-    code = SWITCH + (
+    code = INSTALL_SWITCH + (
         "import onnx, sys\n"
         "path, out = sys.argv[1:]\n"
         "model = onnx.load(path)\n"
@@ -176,7 +176,9 @@ def test_a_loaded_model_is_not_saved_after_shape_inference_in_place(structured_p
 
 @pytest.mark.parametrize("option", ["variable", "argument"])
 def test_files_below_the_limit_are_read_into_memory(option, structured_path):
-    switch_code = SWITCH if option == "variable" else SWITCH.replace("install()", "install(map_above=1 << 30)")
+    switch_code = (
+        INSTALL_SWITCH if option == "variable" else INSTALL_SWITCH.replace("install()", "install(map_above=1 << 30)")
+    )
     code = switch_code + (
         "import onnx, os, subprocess, sys\n"
         "model = onnx.load(sys.argv[1])\n"
@@ -191,7 +193,7 @@ def test_files_below_the_limit_are_read_into_memory(option, structured_path):
 
 
 def test_a_limit_that_is_not_a_number_is_reported():
-    stderr_text = run_python("-c", SWITCH, status=1, ONNXWIRE_DROPIN_MAP_ABOVE="1GB")
+    stderr_text = run_python("-c", INSTALL_SWITCH, status=1, ONNXWIRE_DROPIN_MAP_ABOVE="1GB")
     assert "ONNXWIRE_DROPIN_MAP_ABOVE must be a number of bytes, such as 16777216, not '1GB'" in stderr_text
 
 
@@ -208,7 +210,7 @@ def test_more_files_of_external_data_than_descriptors_are_loaded(tmp_path):
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     code = (
         "from resource import *\nsetrlimit(RLIMIT_NOFILE, (1024, getrlimit(RLIMIT_NOFILE)[1]))\n"
-        + SWITCH.replace("install()", "install(map_above=1000)")
+        + INSTALL_SWITCH.replace("install()", "install(map_above=1000)")
         + "import onnx, os, sys\n"
         "model = onnx.load(sys.argv[1])\n"
         "for number, tensor in enumerate(model.graph.initializer):\n"
@@ -222,7 +224,7 @@ def test_more_files_of_external_data_than_descriptors_are_loaded(tmp_path):
 def test_truncating_a_file_of_the_same_name_elsewhere_has_no_effect(large_path, monkeypatch):
     monkeypatch.chdir(large_path.parent)
     size = large_path.stat().st_size
-    code = SWITCH + (
+    code = INSTALL_SWITCH + (
         "import onnx, os, sys\n"
         "path = sys.argv[1]\n"
         "os.mkdir('other'); open('other/' + path, 'w').write('text')\n"
@@ -234,7 +236,7 @@ def test_truncating_a_file_of_the_same_name_elsewhere_has_no_effect(large_path, 
 
 
 def test_loaded_small_models_have_no_open_files():
-    code = SWITCH + (
+    code = INSTALL_SWITCH + (
         "import onnx, os, sys\n"
         "models = [onnx.load(sys.argv[1]) for _ in range(300)]\n"
         "print(len(os.listdir('/proc/self/fd')))"
@@ -244,7 +246,7 @@ def test_loaded_small_models_have_no_open_files():
 
 
 def test_a_save_is_visible_through_a_file_that_is_open(tmp_path):
-    code = SWITCH + (
+    code = INSTALL_SWITCH + (
         "import onnx, sys, tempfile\n"
         "with tempfile.NamedTemporaryFile(dir=sys.argv[1]) as file:\n"
         "    onnx.save(onnx.ModelProto(producer_name='p'), file.name)\n"
@@ -254,7 +256,7 @@ def test_a_save_is_visible_through_a_file_that_is_open(tmp_path):
 
 
 def test_arrays_of_large_models_share_their_bytes(large_path):
-    code = SWITCH + (
+    code = INSTALL_SWITCH + (
         "import onnx, sys\nfrom onnx import numpy_helper\n"
         "arrays = [numpy_helper.to_array(onnx.load(sys.argv[1]).graph.initializer[0]) for _ in range(30)]\n"
         "assert all(array.shape == (40 << 20,) and array[257] == 1 for array in arrays)\n"
@@ -268,9 +270,15 @@ def test_five_gigabytes_are_loaded_changed_and_saved_in_little_memory(tmp_path):
     # The fields are name (8), data_type (2), dims (1) and raw_data (9) of the tensor; initializer (5) of the graph;
     # ir_version (1) and graph (7) of the model.
     size = 5 << 30
-    tensor_head = wire.span(8, b"w") + wire.number(2, 2) + wire.number(1, size) + wire.tag(9, 2) + wire.varint(size)
+    tensor_head = (
+        wire.len_record(8, b"w")
+        + wire.varint_record(2, 2)
+        + wire.varint_record(1, size)
+        + wire.tag(9, 2)
+        + wire.varint(size)
+    )
     graph = wire.tag(5, 2) + wire.varint(len(tensor_head) + size) + tensor_head
-    head = wire.number(1, 8) + wire.tag(7, 2) + wire.varint(len(graph) + size) + graph
+    head = wire.varint_record(1, 8) + wire.tag(7, 2) + wire.varint(len(graph) + size) + graph
     path = tmp_path / "big.onnx"
     with open(path, "wb") as file:
         file.write(head)

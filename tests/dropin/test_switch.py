@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import wire
-from switched import HIDE_PROTOBUF, ROOT, SWITCH, run_python
+from switched import HIDE_PROTOBUF, INSTALL_SWITCH, ROOT, run_python
 
 PROGRAM = Path(__file__).with_name("program.py")
 # A program that runs the program whose path is the first argument.
@@ -25,7 +25,7 @@ def expected(tmp_path_factory):
 
 @pytest.mark.parametrize("prelude", ["", HIDE_PROTOBUF], ids=["beside protobuf", "without protobuf"])
 def test_a_program_prints_the_same_with_the_switch(expected, prelude, tmp_path):
-    assert run_python("-c", prelude + SWITCH + RUN_PROGRAM, PROGRAM, tmp_path) == expected
+    assert run_python("-c", prelude + INSTALL_SWITCH + RUN_PROGRAM, PROGRAM, tmp_path) == expected
 
 
 def test_a_program_with_the_switch_uses_the_classes_of_onnxwire():
@@ -235,11 +235,11 @@ def test_child_processes_inherit_the_variable():
 
 
 def test_installing_after_onnx_was_imported_is_an_error():
-    assert "onnx is already imported" in run_python("-c", "import onnx\n" + SWITCH, status=1)
+    assert "onnx is already imported" in run_python("-c", "import onnx\n" + INSTALL_SWITCH, status=1)
 
 
 def test_uninstalling_restores_the_classes_of_protobuf():
-    code = SWITCH + (
+    code = INSTALL_SWITCH + (
         "import onnx as ours, onnxwire, sys\n"
         "model = ours.ModelProto(producer_name='p')\n"
         "onnxwire.dropin.uninstall(); onnxwire.dropin.uninstall()\n"
@@ -257,7 +257,11 @@ def test_uninstalling_restores_the_classes_of_protobuf():
 
 
 def test_a_second_installation_has_no_effect():
-    code = SWITCH + SWITCH + "onnxwire.dropin.uninstall(); import onnx; print(onnx.ModelProto is onnxwire.ModelProto)"
+    code = (
+        INSTALL_SWITCH
+        + INSTALL_SWITCH
+        + "onnxwire.dropin.uninstall(); import onnx; print(onnx.ModelProto is onnxwire.ModelProto)"
+    )
     assert run_python("-c", code) == "False\n"
 
 
@@ -267,7 +271,7 @@ def test_a_second_installation_has_no_effect():
 def test_only_a_newer_onnx_causes_a_warning(version, is_new):
     code = (
         "import importlib.metadata as metadata, warnings\n"
-        f"metadata.version = lambda name: {version!r}\n{SWITCH}"
+        f"metadata.version = lambda name: {version!r}\n{INSTALL_SWITCH}"
         "with warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
         "    import onnx\n"
@@ -277,7 +281,7 @@ def test_only_a_newer_onnx_causes_a_warning(version, is_new):
 
 
 def test_errors_are_those_that_programs_catch():
-    code = SWITCH + (
+    code = INSTALL_SWITCH + (
         "import onnx\n"
         "from google.protobuf import json_format, message, text_format\n"
         "for parse, kind in [(onnx.ModelProto.FromString, message.DecodeError),\n"
@@ -291,7 +295,7 @@ def test_errors_are_those_that_programs_catch():
 
 
 def test_text_and_json_of_protobuf_work_on_our_messages():
-    code = SWITCH + (
+    code = INSTALL_SWITCH + (
         "import onnx, sys\n"
         "from google.protobuf import json_format, text_format\n"
         "model = onnx.load(sys.argv[1])\n"
@@ -308,8 +312,15 @@ def test_text_and_json_of_protobuf_work_on_our_messages():
 def test_text_of_protobuf_shows_unknown_fields():
     # The data has a number, bytes, a message and a group in unknown fields, an unknown field of a node, and an unknown
     # value of data_location (14) of an initializer (5).
-    data = wire.number(99, 7) + wire.span(100, b"\xff") + wire.span(101, wire.number(3, 4)) + b"\x83\x07\x84\x07"
-    data += wire.span(7, wire.span(1, wire.number(98, 1)) + wire.span(5, wire.number(14, 9)))
+    data = (
+        wire.varint_record(99, 7)
+        + wire.len_record(100, b"\xff")
+        + wire.len_record(101, wire.varint_record(3, 4))
+        + b"\x83\x07\x84\x07"
+    )
+    data += wire.len_record(
+        7, wire.len_record(1, wire.varint_record(98, 1)) + wire.len_record(5, wire.varint_record(14, 9))
+    )
     code = (
         "import onnx\n"
         "from google.protobuf import text_format, unknown_fields\n"
@@ -318,7 +329,11 @@ def test_text_of_protobuf_shows_unknown_fields():
         "print(text_format.MessageToString(model, print_unknown_fields=True))"
     )
     uninstall_code = "onnxwire.dropin.uninstall()\n"
-    assert run_python("-c", SWITCH + code) == run_python("-c", code) == run_python("-c", SWITCH + uninstall_code + code)
+    assert (
+        run_python("-c", INSTALL_SWITCH + code)
+        == run_python("-c", code)
+        == run_python("-c", INSTALL_SWITCH + uninstall_code + code)
+    )
 
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "dropin.md").read_text(), re.S))
@@ -355,7 +370,7 @@ def test_arrays_of_numbers_are_those_of_protobuf():
         "array[0] = 9\n"
         "print(list(tensor.float_data), onnx.numpy_helper.to_array(tensor).tolist())\n"
     )
-    assert run_python("-c", SWITCH + code) == run_python("-c", code)
+    assert run_python("-c", INSTALL_SWITCH + code) == run_python("-c", code)
 
 
 # --- protobuf's own modules
@@ -372,7 +387,7 @@ def test_pickles_of_protobuf_and_onnxwire_can_be_loaded_by_each_other(tmp_path):
         "       for model in loaded])"
     )
     path = ROOT / "examples" / "digits_cnn.onnx"
-    for writer, reader in [("", SWITCH), (SWITCH, ""), (SWITCH, SWITCH)]:
+    for writer, reader in [("", INSTALL_SWITCH), (INSTALL_SWITCH, ""), (INSTALL_SWITCH, INSTALL_SWITCH)]:
         run_python("-c", writer + write_code, path, tmp_path / "pickled")
         assert run_python("-c", reader + read_code, path, tmp_path / "pickled") == f"{[True] * 6}\n"
 
@@ -410,5 +425,5 @@ def test_messages_of_other_packages_may_contain_messages_of_onnx(first_import):
         "print(len(fields), fields[0].field_number, isinstance(fields, unknown_fields.UnknownFieldSet))"
     )
     imports = "import onnx\n"
-    assert run_python("-c", first_import + SWITCH + imports + code) == run_python("-c", imports + code)
-    assert run_python("-c", first_import + SWITCH + code) == run_python("-c", imports + code)
+    assert run_python("-c", first_import + INSTALL_SWITCH + imports + code) == run_python("-c", imports + code)
+    assert run_python("-c", first_import + INSTALL_SWITCH + code) == run_python("-c", imports + code)

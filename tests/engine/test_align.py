@@ -101,7 +101,7 @@ def check_alignment(our_class, official_class, data, alignment, threshold, targe
 
 def model_with_tensor(data, number=5):
     """Return the encoding of a model with an encoded tensor. number: the number of the tensor's field in the graph."""
-    return wire.span(7, wire.span(number, data))
+    return wire.len_record(7, wire.len_record(number, data))
 
 
 # --- examples of hypothesis
@@ -224,8 +224,11 @@ def test_paddings_of_about_64_kib_and_more_are_made():
 
 
 def test_only_the_last_value_of_a_field_is_aligned():
-    first_record, last_record = wire.span(9, b"dead weight"), wire.span(9, b"value")
-    for data in (first_record + last_record, wire.span(8, b"name") + first_record + wire.number(2, 2) + last_record):
+    first_record, last_record = wire.len_record(9, b"dead weight"), wire.len_record(9, b"value")
+    for data in (
+        first_record + last_record,
+        wire.len_record(8, b"name") + first_record + wire.varint_record(2, 2) + last_record,
+    ):
         aligned_bytes = check_alignment(onnxwire.TensorProto, onnx.TensorProto, data, 64, 1)
         assert aligned_bytes.index(b"value") == 64
         assert len(aligned_bytes) == 64 + len(b"value")
@@ -234,21 +237,21 @@ def test_only_the_last_value_of_a_field_is_aligned():
 
 
 def test_the_last_payload_of_a_merged_tensor_is_aligned():
-    parts = [wire.span(5, wire.span(9, payload)) for payload in (b"first", b"second")]
-    attribute = parts[0] + wire.span(1, b"name") + parts[1]
+    parts = [wire.len_record(5, wire.len_record(9, payload)) for payload in (b"first", b"second")]
+    attribute = parts[0] + wire.len_record(1, b"name") + parts[1]
     aligned_bytes = check_alignment(onnxwire.AttributeProto, onnx.AttributeProto, attribute, 64, 1)
     assert aligned_bytes.index(b"second") % 64 == 0
 
 
 def test_a_field_of_another_wire_type_is_not_a_payload():
-    data = wire.number(9, 1) + wire.group(9, wire.span(9, b"in a group")) + wire.group(PADDING_FIELD)
+    data = wire.varint_record(9, 1) + wire.group(9, wire.len_record(9, b"in a group")) + wire.group(PADDING_FIELD)
     assert align(data, 64, 1, onnxwire.TensorProto) == data
 
 
 def test_messages_without_long_payloads_are_not_changed():
     # The first record is an opset_import with an empty domain. The varint of its length takes three bytes.
-    short_record = model_with_tensor(wire.span(9, bytes(100)))
-    data = wire.span(8, b"\x0a\x00", pad=2) + short_record + model_with_tensor(wire.span(9, bytes(101)))
+    short_record = model_with_tensor(wire.len_record(9, bytes(100)))
+    data = wire.len_record(8, b"\x0a\x00", pad=2) + short_record + model_with_tensor(wire.len_record(9, bytes(101)))
     aligned_bytes = align(data, 64, 101)
     assert aligned_bytes.startswith(data[: data.index(short_record) + len(short_record)])
     assert align(data, 64, 102) == data
@@ -302,7 +305,7 @@ def test_the_python_implementation_of_protobuf_reads_an_aligned_model(tmp_path):
 @given(data=st.data())
 def test_damaged_bytes_raise_decode_error_or_keep_their_damage(name, data):
     our_class, official_class = MESSAGES[name]
-    damaged = data.draw(wire.flawed_wire(our_class.DESCRIPTOR, 2) | wire.damaged_wire(our_class.DESCRIPTOR))
+    damaged = data.draw(wire.malformed_wire(our_class.DESCRIPTOR, 2) | wire.damaged_wire(our_class.DESCRIPTOR))
     try:
         aligned_bytes = align(damaged, data.draw(alignments), data.draw(thresholds), our_class)
     except onnxwire.DecodeError:
@@ -334,15 +337,15 @@ def test_a_truncated_model_raises_decode_error_or_is_encoded(model, data):
 
 
 def test_damage_is_named_with_its_offset():
-    tensor = wire.span(9, b"valid") + b"\x42\x05ab"  # a name of 5 bytes, of which 2 are present
-    data = wire.number(1, 8) + wire.span(7, wire.span(5, b"") + wire.span(5, tensor))
+    tensor = wire.len_record(9, b"valid") + b"\x42\x05ab"  # a name of 5 bytes, of which 2 are present
+    data = wire.varint_record(1, 8) + wire.len_record(7, wire.len_record(5, b"") + wire.len_record(5, tensor))
     with pytest.raises(onnxwire.DecodeError, match=r"byte 15: graph\.initializer\[1\]\.name: length 5 of field 8"):
         align(data)
 
 
 def test_messages_nest_at_most_100_deep_as_in_the_official_runtime():
     targets = [(EVERYTHING, "one_bytes", PADDING_FIELD)]
-    data = wire.span(10, b"payload")
+    data = wire.len_record(10, b"payload")
     for depth in range(103):
         if depth <= 100:
             assert align(data, cls=EVERYTHING, targets=targets).index(b"payload") % 64 == 0
@@ -350,7 +353,7 @@ def test_messages_nest_at_most_100_deep_as_in_the_official_runtime():
             with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
                 align(data, cls=EVERYTHING, targets=targets)
         assert wire.official_accepts(PAIRS["test.Everything"][1], data) is (depth <= 100)
-        data = wire.span(18, data)
+        data = wire.len_record(18, data)
 
 
 # --- beyond 4 and 32 GiB
@@ -397,10 +400,12 @@ def test_a_model_above_4_gib_is_aligned_without_reading_its_weights(tmp_path):
 
 def write_sparse(path, n_bytes):
     """Write a model with one weight of `n_bytes` zeros, which are a hole in the file."""
-    tensor = wire.span(8, b"big") + wire.tag(9, wire.LEN) + wire.varint(n_bytes)
+    tensor = wire.len_record(8, b"big") + wire.tag(9, wire.LEN) + wire.varint(n_bytes)
     graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n_bytes) + tensor
-    graph_end = wire.span(2, b"name")
-    file_start = wire.number(1, 8) + wire.tag(7, wire.LEN) + wire.varint(len(graph) + n_bytes + len(graph_end)) + graph
+    graph_end = wire.len_record(2, b"name")
+    file_start = (
+        wire.varint_record(1, 8) + wire.tag(7, wire.LEN) + wire.varint(len(graph) + n_bytes + len(graph_end)) + graph
+    )
     with open(path, "wb") as file:
         file.write(file_start)
         file.seek(n_bytes, os.SEEK_CUR)

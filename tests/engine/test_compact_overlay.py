@@ -9,7 +9,7 @@ import tracemalloc
 
 import pytest
 from wire import assert_same_as_official
-from wire_bytes import number, span
+from wire_bytes import len_record, varint_record
 
 import onnxwire
 
@@ -196,7 +196,7 @@ def test_many_edited_messages_are_equal_where_the_official_ones_are():
             (lambda: node.attribute[0].ints.append(4), lambda: node.attribute[0].ints.pop()),
             (lambda: node.input.append("x"), lambda: node.input.pop()),
             (lambda: node.attribute[0].t.dims.append(1), lambda: node.attribute[0].t.dims.pop()),
-            (lambda: node.MergeFromString(number(100, 1)), node.DiscardUnknownFields),  # an unknown field
+            (lambda: node.MergeFromString(varint_record(100, 1)), node.DiscardUnknownFields),  # an unknown field
         ):
             edit()
             yield (
@@ -299,11 +299,13 @@ def test_the_members_of_a_oneof_replace_each_other_in_a_first_edit():
 def test_replaced_content_of_a_merged_message_is_read_after_compaction():
     # Field numbers: 15 sparse_initializer of a graph; 1 values and 2 indices of a sparse tensor; 2 data_type,
     # 7 int64_data and 8 name of a tensor.
-    indices = span(2, span(8, b"first") + span(7, b"\1\2\3")), span(2, span(8, b"second"))
-    data = indices[0] + span(1, span(8, b"values") + span(7, b"\4\5") + number(2, 7)) + indices[1]
+    indices = len_record(2, len_record(8, b"first") + len_record(7, b"\1\2\3")), len_record(2, len_record(8, b"second"))
+    data = (
+        indices[0] + len_record(1, len_record(8, b"values") + len_record(7, b"\4\5") + varint_record(2, 7)) + indices[1]
+    )
 
     def body(api):
-        graph = api.GraphProto.FromString(span(15, data) * 200)
+        graph = api.GraphProto.FromString(len_record(15, data) * 200)
         for tensor in graph.sparse_initializer:
             tensor.indices.CopyFrom(tensor.values)
         duplicate = copy.deepcopy(graph)

@@ -40,7 +40,7 @@ def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
 @given(data=st.data())
 def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
     our_class, official_class = classes_of(name)
-    wire.check_acceptance(our_class, official_class, data.draw(wire.flawed_wire(our_class.DESCRIPTOR)))
+    wire.check_acceptance(our_class, official_class, data.draw(wire.malformed_wire(our_class.DESCRIPTOR)))
 
 
 @EVERY_MESSAGE
@@ -59,7 +59,7 @@ def test_reading_flawed_bytes_succeeds_or_raises_decode_error(name, data):
     wire.check_walk(
         our_class,
         official_class,
-        data.draw(wire.flawed_wire(our_class.DESCRIPTOR, 1) | wire.damaged_wire(our_class.DESCRIPTOR)),
+        data.draw(wire.malformed_wire(our_class.DESCRIPTOR, 1) | wire.damaged_wire(our_class.DESCRIPTOR)),
     )
 
 
@@ -127,41 +127,47 @@ UNKNOWN = 1000  # the number of an unknown field: no message has a field with th
 @pytest.mark.parametrize(
     ("first_bytes", "second_bytes"),
     [
-        pytest.param(wire.number(UNKNOWN, 1), wire.number(UNKNOWN, 1, 3), id="overlong varint"),
-        pytest.param(wire.number(UNKNOWN, 1), wire.number(UNKNOWN, 2), id="other varint"),
-        pytest.param(wire.number(UNKNOWN, 1), b"", id="absent"),
+        pytest.param(wire.varint_record(UNKNOWN, 1), wire.varint_record(UNKNOWN, 1, 3), id="overlong varint"),
+        pytest.param(wire.varint_record(UNKNOWN, 1), wire.varint_record(UNKNOWN, 2), id="other varint"),
+        pytest.param(wire.varint_record(UNKNOWN, 1), b"", id="absent"),
         pytest.param(
-            wire.number(UNKNOWN, 1) + wire.number(UNKNOWN, 2),
-            wire.number(UNKNOWN, 2) + wire.number(UNKNOWN, 1),
+            wire.varint_record(UNKNOWN, 1) + wire.varint_record(UNKNOWN, 2),
+            wire.varint_record(UNKNOWN, 2) + wire.varint_record(UNKNOWN, 1),
             id="one number in another order",
         ),
         pytest.param(
-            wire.number(UNKNOWN, 1) + wire.number(UNKNOWN + 1, 2),
-            wire.number(UNKNOWN + 1, 2) + wire.number(UNKNOWN, 1),
+            wire.varint_record(UNKNOWN, 1) + wire.varint_record(UNKNOWN + 1, 2),
+            wire.varint_record(UNKNOWN + 1, 2) + wire.varint_record(UNKNOWN, 1),
             id="two numbers in another order",
         ),
         pytest.param(
-            wire.number(UNKNOWN, 1) + wire.span(UNKNOWN, b"a"),
-            wire.span(UNKNOWN, b"a") + wire.number(UNKNOWN, 1),
+            wire.varint_record(UNKNOWN, 1) + wire.len_record(UNKNOWN, b"a"),
+            wire.len_record(UNKNOWN, b"a") + wire.varint_record(UNKNOWN, 1),
             id="one number of two wire types in another order",
         ),
-        pytest.param(wire.span(UNKNOWN, b"a"), wire.span(UNKNOWN, b"a", 3), id="overlong length"),
-        pytest.param(wire.span(UNKNOWN, b"a"), wire.span(UNKNOWN, b"b"), id="other bytes"),
+        pytest.param(wire.len_record(UNKNOWN, b"a"), wire.len_record(UNKNOWN, b"a", 3), id="overlong length"),
+        pytest.param(wire.len_record(UNKNOWN, b"a"), wire.len_record(UNKNOWN, b"b"), id="other bytes"),
         pytest.param(
             wire.tag(UNKNOWN, wire.VARINT) + b"\1", wire.tag(UNKNOWN, wire.VARINT, 1) + b"\1", id="overlong tag"
         ),
-        pytest.param(wire.number(UNKNOWN, 1), wire.tag(UNKNOWN, wire.FIXED32) + b"\1\0\0\0", id="other wire type"),
+        pytest.param(
+            wire.varint_record(UNKNOWN, 1), wire.tag(UNKNOWN, wire.FIXED32) + b"\1\0\0\0", id="other wire type"
+        ),
         pytest.param(wire.group(UNKNOWN), wire.group(UNKNOWN), id="same group"),
         pytest.param(wire.group(UNKNOWN), b"", id="absent group"),
-        pytest.param(wire.group(UNKNOWN, wire.number(1, 1)), wire.group(UNKNOWN, wire.number(1, 2)), id="other group"),
         pytest.param(
-            wire.group(UNKNOWN, wire.number(1, 1)),
-            wire.group(UNKNOWN, wire.number(1, 1, 2)),
+            wire.group(UNKNOWN, wire.varint_record(1, 1)),
+            wire.group(UNKNOWN, wire.varint_record(1, 2)),
+            id="other group",
+        ),
+        pytest.param(
+            wire.group(UNKNOWN, wire.varint_record(1, 1)),
+            wire.group(UNKNOWN, wire.varint_record(1, 1, 2)),
             id="overlong varint in a group",
         ),
         pytest.param(
-            wire.group(UNKNOWN, wire.span(1, b"a")),
-            wire.group(UNKNOWN, wire.span(1, b"a", 2)),
+            wire.group(UNKNOWN, wire.len_record(1, b"a")),
+            wire.group(UNKNOWN, wire.len_record(1, b"a", 2)),
             id="overlong length in a group",
         ),
         pytest.param(
@@ -170,18 +176,18 @@ UNKNOWN = 1000  # the number of an unknown field: no message has a field with th
             id="overlong end of group",
         ),
         pytest.param(
-            wire.group(UNKNOWN, wire.number(1, 1) + wire.number(2, 2)),
-            wire.group(UNKNOWN, wire.number(2, 2) + wire.number(1, 1)),
+            wire.group(UNKNOWN, wire.varint_record(1, 1) + wire.varint_record(2, 2)),
+            wire.group(UNKNOWN, wire.varint_record(2, 2) + wire.varint_record(1, 1)),
             id="two numbers in another order in a group",
         ),
         pytest.param(
-            wire.group(UNKNOWN, wire.number(1, 1) + wire.number(1, 2)),
-            wire.group(UNKNOWN, wire.number(1, 2) + wire.number(1, 1)),
+            wire.group(UNKNOWN, wire.varint_record(1, 1) + wire.varint_record(1, 2)),
+            wire.group(UNKNOWN, wire.varint_record(1, 2) + wire.varint_record(1, 1)),
             id="one number in another order in a group",
         ),
         pytest.param(
-            wire.group(UNKNOWN, wire.group(1, wire.number(1, 1) + wire.number(2, 2))),
-            wire.group(UNKNOWN, wire.group(1, wire.number(2, 2) + wire.number(1, 1))),
+            wire.group(UNKNOWN, wire.group(1, wire.varint_record(1, 1) + wire.varint_record(2, 2))),
+            wire.group(UNKNOWN, wire.group(1, wire.varint_record(2, 2) + wire.varint_record(1, 1))),
             id="two numbers in another order in a group in a group",
         ),
     ],
@@ -196,15 +202,23 @@ TYPE_FIELD_NUMBER = next(field.number for field in onnxwire.AttributeProto.DESCR
 @pytest.mark.parametrize(
     ("first_bytes", "second_bytes"),
     [
-        pytest.param(wire.number(TYPE_FIELD_NUMBER, 900), b"", id="absent"),
-        pytest.param(wire.number(TYPE_FIELD_NUMBER, 900), wire.number(TYPE_FIELD_NUMBER, 901), id="other value"),
+        pytest.param(wire.varint_record(TYPE_FIELD_NUMBER, 900), b"", id="absent"),
         pytest.param(
-            wire.number(TYPE_FIELD_NUMBER, 900), wire.number(TYPE_FIELD_NUMBER, 900 + (1 << 32)), id="same low bits"
+            wire.varint_record(TYPE_FIELD_NUMBER, 900), wire.varint_record(TYPE_FIELD_NUMBER, 901), id="other value"
         ),
-        pytest.param(wire.number(TYPE_FIELD_NUMBER, -1), wire.number(TYPE_FIELD_NUMBER, (1 << 32) - 1), id="negative"),
         pytest.param(
-            wire.number(TYPE_FIELD_NUMBER, 900) + wire.number(TYPE_FIELD_NUMBER, 1),
-            wire.number(TYPE_FIELD_NUMBER, 1) + wire.number(TYPE_FIELD_NUMBER, 900),
+            wire.varint_record(TYPE_FIELD_NUMBER, 900),
+            wire.varint_record(TYPE_FIELD_NUMBER, 900 + (1 << 32)),
+            id="same low bits",
+        ),
+        pytest.param(
+            wire.varint_record(TYPE_FIELD_NUMBER, -1),
+            wire.varint_record(TYPE_FIELD_NUMBER, (1 << 32) - 1),
+            id="negative",
+        ),
+        pytest.param(
+            wire.varint_record(TYPE_FIELD_NUMBER, 900) + wire.varint_record(TYPE_FIELD_NUMBER, 1),
+            wire.varint_record(TYPE_FIELD_NUMBER, 1) + wire.varint_record(TYPE_FIELD_NUMBER, 900),
             id="beside a known value",
         ),
     ],
@@ -247,11 +261,11 @@ GROUP_CONTENTS = {
     "tag of 5 bytes": wire.tag(1, wire.VARINT, 4) + b"\0",
     "tag of 6 bytes": wire.tag(1, wire.VARINT, 5) + b"\0",
     "tag of 33 bits": wire.tag(1 << 29, wire.VARINT) + b"\0",
-    "length of 5 bytes": wire.span(1, b"abc", 4),
-    "length of 6 bytes": wire.span(1, b"abc", 5),
+    "length of 5 bytes": wire.len_record(1, b"abc", 4),
+    "length of 6 bytes": wire.len_record(1, b"abc", 5),
     "length past the end": wire.tag(1, wire.LEN) + b"\x7f",
-    "varint of 10 bytes": wire.number(1, 0, 9),
-    "varint of 11 bytes": wire.number(1, 0, 10),
+    "varint of 10 bytes": wire.varint_record(1, 0, 9),
+    "varint of 11 bytes": wire.varint_record(1, 0, 10),
     "wire type 6": wire.tag(1, 6),
     "wire type 7": wire.tag(1, 7),
     "stray end": wire.tag(1, wire.END),
@@ -286,7 +300,7 @@ def nest(name, depth, content=b""):
             numbers.append(descriptor.fields_by_name[field_name].number)
             descriptor = descriptor.fields_by_name[field_name].message_type
     for number in reversed(numbers[:depth]):
-        content = wire.span(number, content)
+        content = wire.len_record(number, content)
     return content
 
 
@@ -304,7 +318,7 @@ def test_messages_nest_as_deep_as_in_the_official_runtime(name, depth):
 @DEPTHS
 @pytest.mark.parametrize("name", RECURSIVE_FIELDS)
 def test_messages_around_an_unknown_field_nest_as_deep_as_in_the_official_runtime(name, depth):
-    wire.check_acceptance(*classes_of(name), nest(name, depth, wire.number(UNKNOWN, 1)))
+    wire.check_acceptance(*classes_of(name), nest(name, depth, wire.varint_record(UNKNOWN, 1)))
 
 
 @DEPTHS
@@ -340,5 +354,5 @@ def test_the_deepest_messages_compare_as_the_official_ones_do(depth):
     encoded = nest("onnx.SequenceProto", depth)
     wire.check_equality(*classes_of("onnx.SequenceProto"), encoded, encoded)
     wire.check_equality(
-        *classes_of("onnx.SequenceProto"), encoded, nest("onnx.SequenceProto", depth, wire.number(UNKNOWN, 1))
+        *classes_of("onnx.SequenceProto"), encoded, nest("onnx.SequenceProto", depth, wire.varint_record(UNKNOWN, 1))
     )

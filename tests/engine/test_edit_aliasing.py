@@ -171,8 +171,10 @@ def test_a_view_and_its_parent_merge_bytes_into_the_same_message(is_parsed):
         root = build_model(api, is_parsed)
         graph, nodes, node = root.graph, root.graph.node, root.graph.node[0]
         # A graph with the name "new" and a node with the op_type "merged"; an input "more" of a node.
-        root.MergeFromString(wire.span(7, wire.span(2, b"new") + wire.span(1, wire.span(4, b"merged"))))
-        node.MergeFromString(wire.span(1, b"more"))
+        root.MergeFromString(
+            wire.len_record(7, wire.len_record(2, b"new") + wire.len_record(1, wire.len_record(4, b"merged")))
+        )
+        node.MergeFromString(wire.len_record(1, b"more"))
         yield graph, nodes, node, root, len(nodes)
         root.MergeFrom(api.ModelProto(graph={"doc_string": "d", "node": [{"op_type": "again"}]}))
         yield graph, nodes, node, root, len(nodes)
@@ -356,7 +358,9 @@ def test_two_views_of_a_removed_message_share_edits(code, is_parsed):
 def test_a_sequence_removed_from_a_merged_message_keeps_its_elements():
     def body(api):
         # Two records of the shape, each with an empty dim.
-        root = api.TypeProto.Tensor.FromString(wire.span(2, wire.span(1, b"")) + wire.span(2, wire.span(1, b"")))
+        root = api.TypeProto.Tensor.FromString(
+            wire.len_record(2, wire.len_record(1, b"")) + wire.len_record(2, wire.len_record(1, b""))
+        )
         shape, sizes = root.shape, root.shape.dim
         shape.ClearField("dim")
         yield len(sizes), len(shape.dim), shape, root

@@ -430,7 +430,7 @@ def test_many_edits_have_the_official_effects(name, is_parsed, random, data):
 @given(random=RANDOMS, data=st.data())
 def test_editing_flawed_bytes_raises_only_decode_and_unicode_errors(name, random, data):
     cls = SCHEMA.messages[name]
-    message = result_or_error(cls.FromString, data.draw(wire.flawed_wire(cls.DESCRIPTOR, 1)))
+    message = result_or_error(cls.FromString, data.draw(wire.malformed_wire(cls.DESCRIPTOR, 1)))
     results = [message]
     for field in cls.DESCRIPTOR.fields if not isinstance(message, Exception) else ():
         value = result_or_error(getattr, message, field.name)

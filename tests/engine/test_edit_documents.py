@@ -298,10 +298,15 @@ def test_the_deterministic_encoding_of_any_valid_bytes_equals_the_official_one(n
 # opset_import, and ir_version again. `pad`, the last argument of these functions, is the number of unnecessary bytes of
 # a varint.
 PADDED_RECORDS = [
-    wire.number(1, 8, pad=3), wire.span(100, b"unknown"), wire.tag(7, wire.LEN, 2), wire.span(2, b"first"),
-    wire.span(2, b"second", 2), wire.group(101, wire.number(5, 6, pad=1)), wire.span(8, wire.number(2, 21, pad=4), 1),
-    wire.number(1, 9),
-]  # fmt: skip
+    wire.varint_record(1, 8, pad=3),
+    wire.len_record(100, b"unknown"),
+    wire.tag(7, wire.LEN, 2),
+    wire.len_record(2, b"first"),
+    wire.len_record(2, b"second", 2),
+    wire.group(101, wire.varint_record(5, 6, pad=1)),
+    wire.len_record(8, wire.varint_record(2, 21, pad=4), 1),
+    wire.varint_record(1, 9),
+]
 
 
 def padded_model(graph):
@@ -317,18 +322,29 @@ def padded_model(graph):
 
 def padded_graph(node):
     """Return the encoding of a graph whose second of three nodes is `node`, with padded varints and unknown fields."""
-    nodes = [wire.span(1, wire.span(4, b"one"), 3), wire.span(1, node), wire.span(1, wire.span(4, b"three", 1), 1)]
-    return wire.span(2, b"name", 2) + nodes[0] + wire.number(77, 7, pad=5) + nodes[1] + nodes[2] + wire.group(78)
+    nodes = [
+        wire.len_record(1, wire.len_record(4, b"one"), 3),
+        wire.len_record(1, node),
+        wire.len_record(1, wire.len_record(4, b"three", 1), 1),
+    ]
+    return (
+        wire.len_record(2, b"name", 2)
+        + nodes[0]
+        + wire.varint_record(77, 7, pad=5)
+        + nodes[1]
+        + nodes[2]
+        + wire.group(78)
+    )
 
 
 def test_an_edit_deep_in_a_model_does_not_change_other_bytes():
-    other_records = wire.span(99, b"unknown", 1) + wire.span(1, b"x", 2)
-    model = onnxwire.ModelProto.FromString(padded_model(padded_graph(wire.span(4, b"old", 1) + other_records)))
+    other_records = wire.len_record(99, b"unknown", 1) + wire.len_record(1, b"x", 2)
+    model = onnxwire.ModelProto.FromString(padded_model(padded_graph(wire.len_record(4, b"old", 1) + other_records)))
     model.graph.node[1].op_type = "new"
     encoded, expected = (split_records(data) for data in (model.SerializeToString(), padded_model(b"")))
     assert [record for record in encoded if record[0] != 7] == [record for record in expected if record[0] != 7]
     graph = next(data for number, data in encoded if number == 7)
-    assert graph.endswith(padded_graph(wire.span(4, b"new") + other_records))
+    assert graph.endswith(padded_graph(wire.len_record(4, b"new") + other_records))
 
 
 @wire.needs_upb
@@ -341,7 +357,7 @@ def test_an_edit_deep_in_a_model_does_not_change_other_bytes():
     ),
 )
 def test_unedited_elements_are_encoded_unchanged(edit):
-    node = wire.span(4, b"two", 1) + wire.span(99, b"unknown", 1) + wire.span(1, b"x", 2)
+    node = wire.len_record(4, b"two", 1) + wire.len_record(99, b"unknown", 1) + wire.len_record(1, b"x", 2)
     data = padded_model(padded_graph(node))
     model, official = onnxwire.ModelProto.FromString(data), onnx.ModelProto.FromString(data)
     for edited, cls in ((model, onnxwire.NodeProto), (official, onnx.NodeProto)):
@@ -350,8 +366,8 @@ def test_unedited_elements_are_encoded_unchanged(edit):
     assert onnx.ModelProto.FromString(encoded) == official
     graph = next(content for number, content in split_records(encoded) if number == 7)
     assert (node in graph) is (edit != "del g.node[1]")
-    assert (wire.span(4, b"three", 1) in graph) is ("ClearField('op_type')" not in edit)
-    assert wire.number(77, 7, pad=5) in graph
+    assert (wire.len_record(4, b"three", 1) in graph) is ("ClearField('op_type')" not in edit)
+    assert wire.varint_record(77, 7, pad=5) in graph
     # The unknown group, opset_import and the unknown field.
     assert PADDED_RECORDS[5] in encoded and PADDED_RECORDS[6] in encoded and PADDED_RECORDS[1] in encoded
 
@@ -396,7 +412,7 @@ def write_big_file(path):
     payload_start = wire.tag(9, wire.LEN) + wire.varint(PAYLOAD_BYTES)
     tensor_start = wire.tag(5, wire.LEN) + wire.varint(len(payload_start) + PAYLOAD_BYTES) + payload_start
     graph_start = wire.tag(7, wire.LEN) + wire.varint(len(tensor_start) + PAYLOAD_BYTES) + tensor_start
-    file_start = wire.number(1, 8) + graph_start
+    file_start = wire.varint_record(1, 8) + graph_start
     with open(path, "wb") as file:
         file.write(file_start)
         file.truncate(len(file_start) + PAYLOAD_BYTES)

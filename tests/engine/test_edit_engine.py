@@ -17,7 +17,7 @@ from onnxwire import AttributeProto, GraphProto, ModelProto, NodeProto, TensorPr
 
 def test_an_iterator_over_a_merged_message_outlives_an_edit_by_another_view():
     def graph_record(name: bytes) -> bytes:
-        return wire.span(7, wire.span(1, wire.span(4, name)) * 3)
+        return wire.len_record(7, wire.len_record(1, wire.len_record(4, name)) * 3)
 
     model = ModelProto.FromString(graph_record(b"a") + graph_record(b"b"))
     graph = model.graph
@@ -28,8 +28,12 @@ def test_an_iterator_over_a_merged_message_outlives_an_edit_by_another_view():
 
 
 def test_copies_of_a_merged_message_and_of_its_neighbours_outlive_the_source():
-    text = wire.span(2, b"two" * 1000)
-    data = wire.span(6, wire.span(2, b"one")) + wire.span(6, wire.span(10, b"doc")) + wire.span(11, text) * 200
+    text = wire.len_record(2, b"two" * 1000)
+    data = (
+        wire.len_record(6, wire.len_record(2, b"one"))
+        + wire.len_record(6, wire.len_record(10, b"doc"))
+        + wire.len_record(11, text) * 200
+    )
     source, target = AttributeProto.FromString(data), AttributeProto()
     target.graphs.extend([source.g, source.graphs[0], source.graphs[1]])
     del source, data
@@ -55,7 +59,9 @@ def test_an_edit_of_an_empty_message_at_the_end_of_a_copy_changes_no_other_messa
     assert [(info.name, info.type.denotation) for info in reparsed.value_info] == [("a", "edited"), ("changed", "")]
 
 
-@pytest.mark.parametrize("replacement", [lambda n: wire.span(5, bytes(n - 2)), bytes], ids=["an initializer", "zeros"])
+@pytest.mark.parametrize(
+    "replacement", [lambda n: wire.len_record(5, bytes(n - 2)), bytes], ids=["an initializer", "zeros"]
+)
 def test_bytes_that_change_under_an_edited_message_raise_decode_error_or_no_error(replacement):
     nodes = GraphProto(node=[NodeProto(name="a" * 20)] * 3).SerializeToString()
     data = bytearray(nodes)
@@ -137,7 +143,11 @@ def test_numbers_of_an_absent_message_are_read_again_after_an_edit():
 
 def test_clearing_an_absent_field_does_not_restore_a_removed_message():
     # opaque_type with a domain, then map_type, then opaque_type with a name: map_type removes the first opaque_type.
-    data = wire.span(7, wire.span(1, b"old")) + wire.span(5, b"") + wire.span(7, wire.span(2, b"n"))
+    data = (
+        wire.len_record(7, wire.len_record(1, b"old"))
+        + wire.len_record(5, b"")
+        + wire.len_record(7, wire.len_record(2, b"n"))
+    )
     type_ = TypeProto.FromString(data)
     type_.ClearField("map_type")
     assert TypeProto.FromString(type_.SerializeToString()).opaque_type.domain == ""
@@ -145,7 +155,7 @@ def test_clearing_an_absent_field_does_not_restore_a_removed_message():
 
 def test_unknown_values_of_a_packed_enum_field_survive_an_edit():
     message_class = wire.class_namespaces()[0].Everything
-    message = message_class.FromString(wire.span(70, b"\x07\xe7\x07\x00"))  # packed_shade: 7, 999 and 0
+    message = message_class.FromString(wire.len_record(70, b"\x07\xe7\x07\x00"))  # packed_shade: 7, 999 and 0
     message.packed_shade.append(0)
     reparsed = message_class.FromString(message.SerializeToString())
     assert reparsed._unknown_fields() == message._unknown_fields() != b""

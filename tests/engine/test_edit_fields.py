@@ -19,7 +19,7 @@ import onnxwire
 # The official descriptor of Everything, a message of tests/everything.md with fields of every type except group.
 EVERYTHING = wire.class_namespaces()[1].Everything.DESCRIPTOR
 SINGULAR_SCALARS = [field.name for field in EVERYTHING.fields if not field.is_repeated and field.message_type is None]
-UNKNOWN_SPAN, UNKNOWN_NUMBER = wire.span(100, b"unknown"), wire.number(101, 5)  # unknown fields
+UNKNOWN_SPAN, UNKNOWN_NUMBER = wire.len_record(100, b"unknown"), wire.varint_record(101, 5)  # unknown fields
 TEXT = "ä€𝄞"
 
 
@@ -266,7 +266,7 @@ def test_a_field_that_was_cleared_can_be_set_again():
 
 def test_clear_removes_all_fields_and_unknown_fields():
     def body(api):
-        message = api.ModelProto.FromString(UNKNOWN_SPAN + wire.number(1, 5) + wire.span(7, UNKNOWN_SPAN))
+        message = api.ModelProto.FromString(UNKNOWN_SPAN + wire.varint_record(1, 5) + wire.len_record(7, UNKNOWN_SPAN))
         yield message.Clear(), message, message.SerializeToString(), message.ByteSize(), message.ListFields()
         message.graph.Clear()
         yield message
@@ -277,7 +277,7 @@ def test_clear_removes_all_fields_and_unknown_fields():
 def test_clearing_a_field_leaves_unknown_fields():
     def body(api):
         message = api.ModelProto.FromString(
-            UNKNOWN_SPAN + wire.number(1, 5) + wire.span(7, UNKNOWN_SPAN) + UNKNOWN_NUMBER
+            UNKNOWN_SPAN + wire.varint_record(1, 5) + wire.len_record(7, UNKNOWN_SPAN) + UNKNOWN_NUMBER
         )
         message.ClearField("graph")
         yield message
@@ -287,7 +287,7 @@ def test_clearing_a_field_leaves_unknown_fields():
 
 def test_unknown_enum_values_stay_when_their_field_is_set_or_cleared():
     def body(api):
-        message = api.AttributeProto.FromString(wire.number(20, 99))  # field 20, type
+        message = api.AttributeProto.FromString(wire.varint_record(20, 99))  # field 20, type
         message.type = "INTS"
         yield message, message.type
         message.ClearField("type")
@@ -311,7 +311,7 @@ def test_unknown_enum_values_stay_when_their_field_is_set_or_cleared():
 )
 def test_copying_and_merging_have_the_official_effects(method, source):
     def body(api):
-        message = api.ModelProto.FromString(UNKNOWN_SPAN + wire.number(1, 5))
+        message = api.ModelProto.FromString(UNKNOWN_SPAN + wire.varint_record(1, 5))
         message.domain = "d"
         message.graph.node.add(op_type="a")
         yield result_or_error(getattr(message, method), evaluate(api, source)), message
@@ -380,9 +380,13 @@ def test_merging_replaces_the_member_of_a_oneof_unless_both_members_are_one_mess
 
 def test_merging_appends_unknown_fields_at_every_depth():
     def body(api):
-        message = api.ModelProto.FromString(UNKNOWN_SPAN + wire.span(7, UNKNOWN_SPAN + UNKNOWN_NUMBER) + UNKNOWN_NUMBER)
+        message = api.ModelProto.FromString(
+            UNKNOWN_SPAN + wire.len_record(7, UNKNOWN_SPAN + UNKNOWN_NUMBER) + UNKNOWN_NUMBER
+        )
         message.MergeFrom(
-            api.ModelProto.FromString(UNKNOWN_NUMBER + wire.span(7, UNKNOWN_NUMBER) + UNKNOWN_SPAN + UNKNOWN_NUMBER)
+            api.ModelProto.FromString(
+                UNKNOWN_NUMBER + wire.len_record(7, UNKNOWN_NUMBER) + UNKNOWN_SPAN + UNKNOWN_NUMBER
+            )
         )
         yield message
 
@@ -393,7 +397,7 @@ def test_unknown_fields_that_are_merged_after_a_copy_do_not_affect_the_copy():
     def body(api):
         original, copied_message = api.Everything(), api.Everything()
         for i in range(3):
-            original.MergeFromString(wire.span(1000 + i, b"unknown"))
+            original.MergeFromString(wire.len_record(1000 + i, b"unknown"))
             copied_message.CopyFrom(original)
             yield copied_message
             original.MergeFrom(copied_message)
@@ -448,7 +452,9 @@ def test_a_message_can_be_copied_into_its_submessage(target_path):
 
 # --- parsing and encoding
 
-ENCODED_FIELDS = wire.number(1, 3) + wire.span(2, b"p") + UNKNOWN_SPAN  # ir_version and producer_name of a model
+ENCODED_FIELDS = (
+    wire.varint_record(1, 3) + wire.len_record(2, b"p") + UNKNOWN_SPAN
+)  # ir_version and producer_name of a model
 
 
 @pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString"])
@@ -461,7 +467,7 @@ ENCODED_FIELDS = wire.number(1, 3) + wire.span(2, b"p") + UNKNOWN_SPAN  # ir_ver
         memoryview(ENCODED_FIELDS),
         memoryview(ENCODED_FIELDS + ENCODED_FIELDS)[::-1][::-1],
     ]
-    + [memoryview(wire.number(1, 3)).cast("c"), "text", None, 1, []],
+    + [memoryview(wire.varint_record(1, 3)).cast("c"), "text", None, 1, []],
     ids=lambda data: repr(data).partition(" at ")[0],  # an id without the address, which differs in every run
 )
 def test_parsing_has_the_official_result_or_error(method, data):
@@ -537,14 +543,14 @@ def test_unknown_fields_are_discarded_at_every_depth():
     def body(api):
         # Field numbers: 1 node of a graph, 4 op_type of a node; 1 ir_version, 7 graph and 8 opset_import of a model.
         # Field 20 of a model, training_info, has another wire type here.
-        node_record = wire.span(1, UNKNOWN_SPAN + wire.span(4, b"Relu") + UNKNOWN_SPAN) + UNKNOWN_NUMBER
+        node_record = wire.len_record(1, UNKNOWN_SPAN + wire.len_record(4, b"Relu") + UNKNOWN_SPAN) + UNKNOWN_NUMBER
         data = (
             UNKNOWN_SPAN
-            + wire.number(1, 3)
-            + wire.span(7, node_record + node_record)
+            + wire.varint_record(1, 3)
+            + wire.len_record(7, node_record + node_record)
             + UNKNOWN_NUMBER
-            + wire.span(8, UNKNOWN_SPAN)
-            + wire.number(20, 7)
+            + wire.len_record(8, UNKNOWN_SPAN)
+            + wire.varint_record(20, 7)
         )
         message = api.ModelProto.FromString(data)
         graph, node = message.graph, message.graph.node[1]
@@ -556,7 +562,12 @@ def test_unknown_fields_are_discarded_at_every_depth():
 def test_unknown_enum_values_are_discarded_as_unknown_fields():
     def body(api):
         # The field numbers: 20 AttributeProto.type; 69 packed_color, 37 many_shade and 83 pick_shade of Everything.
-        data = wire.number(20, 99) + wire.span(69, b"\1\7") + wire.number(37, 1) + wire.number(83, 5)
+        data = (
+            wire.varint_record(20, 99)
+            + wire.len_record(69, b"\1\7")
+            + wire.varint_record(37, 1)
+            + wire.varint_record(83, 5)
+        )
         message = api.Everything.FromString(data)
         message.DiscardUnknownFields()
         yield message, api.AttributeProto.FromString(data)

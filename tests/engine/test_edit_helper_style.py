@@ -353,13 +353,13 @@ def test_an_absent_message_equals_only_an_empty_message_of_its_class():
 
 def test_edited_unknown_fields_count_for_equality():
     def body(api):
-        first_message = api.ModelProto.FromString(wire.span(100, b"a") + wire.number(1, 5))
+        first_message = api.ModelProto.FromString(wire.len_record(100, b"a") + wire.varint_record(1, 5))
         second_message = api.ModelProto(ir_version=5)
         yield first_message == second_message
         first_message.DiscardUnknownFields()
         yield first_message == second_message
-        second_message.MergeFromString(wire.span(100, b"a"))
-        first_message.MergeFromString(wire.span(100, b"a"))
+        second_message.MergeFromString(wire.len_record(100, b"a"))
+        first_message.MergeFromString(wire.len_record(100, b"a"))
         yield first_message == second_message, first_message.graph == second_message.graph
 
     assert_same_as_official(body)

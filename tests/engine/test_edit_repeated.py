@@ -213,7 +213,7 @@ def message_and_sequence(api, name, origin):
             wire.tag(number, wire_type)
             + last_record[len(wire.tag(EVERYTHING.fields_by_name[other_field].number, wire_type)) :]
         )
-        encoded = api.Everything(**{name: values[:2]}).SerializeToString() + wire.number(3, 5) + last_record
+        encoded = api.Everything(**{name: values[:2]}).SerializeToString() + wire.varint_record(3, 5) + last_record
     message = api.Everything() if origin == "absent" else api.Everything.FromString(encoded)
     if origin == "parsed and edited":
         getattr(message, name).append(values[0])
@@ -334,9 +334,9 @@ NAN_BYTES = {
 def test_an_edit_preserves_every_bit_of_a_float(name, code):
     def body(api):
         number = api.Everything.DESCRIPTOR.fields_by_name[f"many_{name}"].number
-        for encoded in (b"", wire.span(number, NAN_BYTES[name] * 3)):
+        for encoded in (b"", wire.len_record(number, NAN_BYTES[name] * 3)):
             message = api.Everything.FromString(encoded)
-            source = api.Everything.FromString(wire.span(number, NAN_BYTES[name]))
+            source = api.Everything.FromString(wire.len_record(number, NAN_BYTES[name]))
             field = f"many_{name}"
             names = {"m": message, "other": source, "cls": api.Everything, "field": field}
             result = run_code(code, names | {"s": getattr(message, field), "o": getattr(source, field)})
@@ -360,7 +360,7 @@ def test_an_edit_preserves_strings_that_are_not_utf8():
         for code in snippets(
             "s.reverse(); s.append('b'); s.insert(0, 'b'); s.pop(1); del s[1]; s[1] = 'b'; s[1:] = []"
         ):
-            message = api.NodeProto.FromString(wire.span(1, b"\xff") + wire.span(1, b"a"))
+            message = api.NodeProto.FromString(wire.len_record(1, b"\xff") + wire.len_record(1, b"a"))
             yield code, run_code(code, {"s": message.input}), message
 
     assert_same_as_official(body)
@@ -370,7 +370,7 @@ def test_unknown_enum_values_stay_when_their_sequence_is_edited():
     def body(api):
         for number, name in ((69, "packed_color"), (36, "many_color")):
             # The values 0, 7 and 1 packed, and 8 and 2 unpacked; 7 and 8 are unknown.
-            encoded = wire.span(number, b"\0\7\1") + wire.number(number, 8) + wire.number(number, 2)
+            encoded = wire.len_record(number, b"\0\7\1") + wire.varint_record(number, 8) + wire.varint_record(number, 2)
             message = api.Everything.FromString(encoded)
             values = getattr(message, name)
             yield values, message
@@ -485,7 +485,7 @@ def tree_and_branches(api, origin):
         return built, built.branches
     if origin == "parsed in two ways":
         # The record of the value, two bytes, follows the branches and an empty trunk (field 3).
-        encoded = encoded[2:] + wire.span(3, b"") + encoded[:2] + wire.span(77, b"unknown")
+        encoded = encoded[2:] + wire.len_record(3, b"") + encoded[:2] + wire.len_record(77, b"unknown")
     message = api.Everything.Tree() if origin == "absent" else api.Everything.Tree.FromString(encoded)
     if origin == "parsed and edited":
         message.branches.add()
@@ -603,7 +603,7 @@ def test_many_messages_are_added_removed_and_sorted():
 
 def test_messages_of_a_big_parsed_sequence_are_removed_and_inserted():
     def body(api):
-        encoded = b"".join(wire.span(1, wire.span(4, str(i).encode())) for i in range(1000))
+        encoded = b"".join(wire.len_record(1, wire.len_record(4, str(i).encode())) for i in range(1000))
         graph = api.GraphProto.FromString(encoded)
         yield graph.node[500]
         del graph.node[100:900]
@@ -791,8 +791,8 @@ def test_numbers_appended_to_a_long_run_follow_it():
 
 # Fault → encoding of int64_data (field 7) or float_data (field 4).
 DAMAGED_RUNS = {
-    "an incomplete varint": wire_bytes.span(7, b"\x01\x80"),
-    "an incomplete float": wire_bytes.span(4, bytes(7)),
+    "an incomplete varint": wire_bytes.len_record(7, b"\x01\x80"),
+    "an incomplete float": wire_bytes.len_record(4, bytes(7)),
 }
 
 
@@ -808,7 +808,7 @@ def test_appending_to_an_incomplete_run_changes_nothing(damage, code):
 
 
 def test_a_damaged_varint_before_appended_numbers_is_reported_when_they_are_read():
-    tensor = onnxwire.TensorProto.FromString(wire_bytes.span(7, b"\x80" * 11 + b"\x01"))
+    tensor = onnxwire.TensorProto.FromString(wire_bytes.len_record(7, b"\x80" * 11 + b"\x01"))
     tensor.int64_data.append(5)
     for read in (list, len, lambda s: tensor.SerializeToString(deterministic=True), lambda s: tensor == tensor):
         with pytest.raises(onnxwire.DecodeError, match="more than 10 bytes"):
@@ -817,8 +817,8 @@ def test_a_damaged_varint_before_appended_numbers_is_reported_when_they_are_read
 
 def test_a_deterministic_encoding_shortens_the_varints_before_appended_numbers():
     run = wire_bytes.varint(1, pad=2) + wire_bytes.varint(300)
-    tensor = onnxwire.TensorProto.FromString(wire_bytes.span(7, run))
+    tensor = onnxwire.TensorProto.FromString(wire_bytes.len_record(7, run))
     tensor.int64_data.append(5)
-    assert tensor.SerializeToString() == wire_bytes.span(7, run + b"\x05")
-    assert tensor.SerializeToString(deterministic=True) == wire_bytes.span(7, b"\x01\xac\x02\x05")
-    assert tensor.SerializeToString() == wire_bytes.span(7, b"\x01\xac\x02\x05")
+    assert tensor.SerializeToString() == wire_bytes.len_record(7, run + b"\x05")
+    assert tensor.SerializeToString(deterministic=True) == wire_bytes.len_record(7, b"\x01\xac\x02\x05")
+    assert tensor.SerializeToString() == wire_bytes.len_record(7, b"\x01\xac\x02\x05")

@@ -63,10 +63,11 @@ def test_an_iterator_over_an_absent_field_finds_added_elements():
 
 def test_an_iterator_continues_after_the_bytes_were_replaced(tmp_path):
     """The mapped bytes change in place: the records of name (field 8) and dims (field 1) swap."""
-    records = [wire.span(8, b"name"), wire.span(1, b"\1\2\3")]
+    records = [wire.len_record(8, b"name"), wire.len_record(1, b"\1\2\3")]
     path = tmp_path / "model.onnx"
     first_encoding, second_encoding = (
-        wire.span(7, wire.span(5, b"".join(ordered_records))) for ordered_records in (records, records[::-1])
+        wire.len_record(7, wire.len_record(5, b"".join(ordered_records)))
+        for ordered_records in (records, records[::-1])
     )
     path.write_bytes(first_encoding)
     with onnxwire.load(path) as model:
@@ -171,7 +172,7 @@ def test_a_message_copied_from_itself_does_not_change():
 def test_a_oneof_member_that_merged_bytes_replace_and_set_again_starts_empty():
     def body(api):
         original = api.TypeProto(tensor_type={"elem_type": 1})
-        tensor_with_unknown_field = wire.span(1, wire.span(50, b"unknown") + wire.number(1, 7))
+        tensor_with_unknown_field = wire.len_record(1, wire.len_record(50, b"unknown") + wire.varint_record(1, 7))
         sequence_then_tensor = (
             api.TypeProto(sequence_type={}).SerializeToString()
             + api.TypeProto(tensor_type={"shape": {}}).SerializeToString()
@@ -182,7 +183,7 @@ def test_a_oneof_member_that_merged_bytes_replace_and_set_again_starts_empty():
             merged.CopyFrom(original)
             merged.MergeFromString(tensor_with_unknown_field)
             merged.MergeFromString(data)
-            outer.MergeFromString(wire.span(2, data))
+            outer.MergeFromString(wire.len_record(2, data))
             yield merged, outer
             second_part = api.TypeProto.FromString(data)
             merged_copy = api.TypeProto.FromString(tensor_with_unknown_field)
@@ -211,7 +212,7 @@ def test_an_array_of_numbers_does_not_change(field):
 
 
 def test_an_element_of_a_message_in_many_parts_is_found():
-    parts = [wire.span(7, wire.span(1, wire.span(3, b"%d" % i))) for i in range(300)]
+    parts = [wire.len_record(7, wire.len_record(1, wire.len_record(3, b"%d" % i))) for i in range(300)]
     model = ModelProto.FromString(b"".join(parts))
     for i, node in enumerate(model.graph.node):
         node.doc_string = "edited"
@@ -269,7 +270,9 @@ def test_the_memory_of_a_copy_of_nested_edits_is_linear_in_the_depth(operation):
 def test_a_copy_has_the_edits_inside_a_message_in_parts():
     def body(api):
         def graph_record(name):
-            return wire.span(7, wire.span(1, wire.span(3, name) + wire.span(5, wire.span(1, b"k"))))
+            return wire.len_record(
+                7, wire.len_record(1, wire.len_record(3, name) + wire.len_record(5, wire.len_record(1, b"k")))
+            )
 
         model = api.ModelProto.FromString(graph_record(b"a") + graph_record(b"b") + graph_record(b"c"))
         for node in model.graph.node:
@@ -369,7 +372,7 @@ def run_with_collections(make):
 
 def many_records(number):
     """Return so many records of one field that the document caches the slots of their message."""
-    return wire.number(number, 200) * 100
+    return wire.varint_record(number, 200) * 100
 
 
 def test_a_comparison_during_which_an_edit_runs_returns_a_bool():
@@ -382,7 +385,7 @@ def test_a_comparison_during_which_an_edit_runs_returns_a_bool():
 
 
 def test_views_of_an_absent_message_follow_it_when_it_is_added():
-    source = AttributeProto.FromString(wire.span(22, many_records(3)))  # the dims of a sparse_tensor
+    source = AttributeProto.FromString(wire.len_record(22, many_records(3)))  # the dims of a sparse_tensor
 
     def make():
         attribute = AttributeProto()
@@ -412,7 +415,7 @@ def test_an_edit_during_the_first_access_to_a_message_is_not_lost():
     encoded = TensorProto.FromString(many_records(1)).SerializeToString()
 
     def make():
-        tensors = GraphProto.FromString(wire.span(5, encoded)).initializer
+        tensors = GraphProto.FromString(wire.len_record(5, encoded)).initializer
         first_view, second_view = tensors[0], tensors[0]
 
         def edit_second_view():

@@ -60,7 +60,7 @@ def test_two_loads_of_a_table_make_separate_classes():
 
 
 def test_classes_outlive_their_schema():
-    message = onnxwire.load_schema(PATH).Everything.FromString(wire.number(3, 5))
+    message = onnxwire.load_schema(PATH).Everything.FromString(wire.varint_record(3, 5))
     assert message.one_int64 == 5
     assert message.child.ListFields() == []
 
@@ -84,7 +84,7 @@ def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
     wire.check_acceptance(
         our_class,
         official_class,
-        data.draw(wire.flawed_wire(our_class.DESCRIPTOR, 1) | wire.damaged_wire(our_class.DESCRIPTOR)),
+        data.draw(wire.malformed_wire(our_class.DESCRIPTOR, 1) | wire.damaged_wire(our_class.DESCRIPTOR)),
     )
 
 
@@ -96,7 +96,7 @@ def test_reading_flawed_bytes_succeeds_or_raises_decode_error(name, data):
     wire.check_walk(
         our_class,
         official_class,
-        data.draw(wire.flawed_wire(our_class.DESCRIPTOR, 1) | wire.damaged_wire(our_class.DESCRIPTOR)),
+        data.draw(wire.malformed_wire(our_class.DESCRIPTOR, 1) | wire.damaged_wire(our_class.DESCRIPTOR)),
     )
 
 
@@ -139,20 +139,20 @@ def test_a_closed_enum_accepts_the_same_values_as_the_official_one(name, high_bi
     encoded = wire.tag(number, wire.VARINT) + value
     wire.check_reading(*PAIRS["test.Everything"], encoded)
     if field_of(name).is_repeated:
-        wire.check_reading(*PAIRS["test.Everything"], wire.span(number, b"\2" + value + b"\0"))
+        wire.check_reading(*PAIRS["test.Everything"], wire.len_record(number, b"\2" + value + b"\0"))
 
 
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3), (70, (1 << 32) + 70)])
 @pytest.mark.parametrize("name", ["one_shade", "many_shade", "packed_shade"])
 def test_unknown_enum_values_compare_as_the_official_ones_do(name, values):
-    first_record, second_record = (wire.number(field_of(name).number, value) for value in values)
+    first_record, second_record = (wire.varint_record(field_of(name).number, value) for value in values)
     wire.check_equality(*PAIRS["test.Everything"], first_record, second_record)
 
 
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3)])
 @pytest.mark.parametrize("name", ["many_shade", "packed_shade"])
 def test_unknown_enum_values_of_packed_runs_are_equal_where_the_official_ones_are(name, values):
-    first_record, second_record = (wire.span(field_of(name).number, wire.varint(value)) for value in values)
+    first_record, second_record = (wire.len_record(field_of(name).number, wire.varint(value)) for value in values)
     wire.check_equality(*PAIRS["test.Everything"], first_record, second_record)
 
 
@@ -160,23 +160,25 @@ def test_unknown_enum_values_of_packed_runs_are_equal_where_the_official_ones_ar
 @pytest.mark.parametrize("name", ["many_shade", "packed_shade"])
 def test_unknown_enum_values_packed_and_unpacked_are_equal_where_the_official_ones_are(name, value):
     number = field_of(name).number
-    packed_record, unpacked_record = wire.span(number, wire.varint(value)), wire.number(number, value)
+    packed_record, unpacked_record = wire.len_record(number, wire.varint(value)), wire.varint_record(number, value)
     wire.check_equality(*PAIRS["test.Everything"], packed_record, unpacked_record)
 
 
 def test_an_unknown_enum_value_does_not_change_the_oneof():
-    encoded = wire.span(field_of("pick_text").number, b"text") + wire.number(field_of("pick_shade").number, 1)
+    encoded = wire.len_record(field_of("pick_text").number, b"text") + wire.varint_record(
+        field_of("pick_shade").number, 1
+    )
     wire.check_reading(*PAIRS["test.Everything"], encoded)
     assert EVERYTHING.FromString(encoded).pick_text == "text"
 
 
 def test_the_last_member_of_a_oneof_is_present():
     records = [
-        wire.number(80, 1),  # pick_int
-        wire.span(81, b"a"),  # pick_text
-        wire.span(82, b"\x18\1"),  # pick_message with one_int64
-        wire.number(83, 0),  # pick_shade
-        wire.span(2048, b""),  # pick_far
+        wire.varint_record(80, 1),  # pick_int
+        wire.len_record(81, b"a"),  # pick_text
+        wire.len_record(82, b"\x18\1"),  # pick_message with one_int64
+        wire.varint_record(83, 0),  # pick_shade
+        wire.len_record(2048, b""),  # pick_far
     ]
     for first in records:
         for second in records:
@@ -187,19 +189,21 @@ def test_the_last_member_of_a_oneof_is_present():
 def test_a_merged_message_reads_as_the_official_one():
     # Field 19 is tree; fields 1, 2 and 3 of a Tree are value, branches and trunk.
     parts = (
-        b"\x08\1" + wire.span(2, b"\x08\2"),
-        wire.span(3, b"\x08\3") + wire.span(2, b"\x08\4"),
-        wire.span(3, b"\x08\5"),
+        b"\x08\1" + wire.len_record(2, b"\x08\2"),
+        wire.len_record(3, b"\x08\3") + wire.len_record(2, b"\x08\4"),
+        wire.len_record(3, b"\x08\5"),
     )
-    encoded = b"".join(wire.span(19, part) + wire.number(3, 7) for part in parts)
+    encoded = b"".join(wire.len_record(19, part) + wire.varint_record(3, 7) for part in parts)
     wire.check_reading(*PAIRS["test.Everything"], encoded)
     assert [branch.value for branch in EVERYTHING.FromString(encoded).tree.branches] == [2, 4]
 
 
 def test_a_merged_message_of_merged_messages_reads_as_the_official_one():
     # Two trunks, each with one branch. The field numbers are those of the test above.
-    tree = wire.span(3, wire.number(1, 1) + wire.span(2, b"")) + wire.span(3, wire.span(2, b"\x08\2"))
-    encoded = wire.span(19, tree) + wire.span(19, b"") + wire.span(19, tree)
+    tree = wire.len_record(3, wire.varint_record(1, 1) + wire.len_record(2, b"")) + wire.len_record(
+        3, wire.len_record(2, b"\x08\2")
+    )
+    encoded = wire.len_record(19, tree) + wire.len_record(19, b"") + wire.len_record(19, tree)
     wire.check_reading(*PAIRS["test.Everything"], encoded)
     assert len(EVERYTHING.FromString(encoded).tree.trunk.branches) == 4
 
@@ -233,12 +237,12 @@ def test_an_array_of_numbers_has_the_official_values(name, data):
 @pytest.mark.parametrize("name", NUMERIC_FIELDS)
 def test_an_array_of_numbers_is_read_only(name):
     with pytest.raises(ValueError, match="read-only"):
-        np.asarray(getattr(EVERYTHING.FromString(wire.span(field_of(name).number, b"\0" * 8)), name))[0] = 1
+        np.asarray(getattr(EVERYTHING.FromString(wire.len_record(field_of(name).number, b"\0" * 8)), name))[0] = 1
 
 
 @pytest.mark.parametrize("name", [name for name in NUMERIC_FIELDS if wire.wire_type_of(field_of(name)) != wire.VARINT])
 def test_an_array_of_one_packed_run_of_fixed_numbers_shares_the_memory_of_the_file(name):
-    data = np.frombuffer(wire.span(field_of(name).number, bytes(range(64))), np.uint8)
+    data = np.frombuffer(wire.len_record(field_of(name).number, bytes(range(64))), np.uint8)
     array = np.asarray(getattr(onnxwire.load(data, EVERYTHING), name))
     assert np.shares_memory(array, data)
     assert array.tobytes() == bytes(range(64))
@@ -248,7 +252,7 @@ def test_an_array_of_one_packed_run_of_fixed_numbers_shares_the_memory_of_the_fi
 @pytest.mark.parametrize("name", ["packed_int64", "packed_sint32", "packed_bool", "packed_shade", "many_uint32"])
 def test_packed_runs_of_any_length_read_as_the_official_ones(name, count):
     values = [(i * 0x9E3779B97F4A7C15 >> (i * 7 % 64)) & (1 << 64) - 1 for i in range(count)]
-    encoded = wire.span(field_of(name).number, b"".join(map(wire.varint, values)))
+    encoded = wire.len_record(field_of(name).number, b"".join(map(wire.varint, values)))
     official = getattr(PAIRS["test.Everything"][1].FromString(encoded), name)
     assert list(getattr(EVERYTHING.FromString(encoded), name)) == list(official)
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from wire_bytes import LEN, VARINT, group, number, span, tag
+from wire_bytes import LEN, VARINT, group, len_record, tag, varint_record
 
 import onnxwire as ow
 from onnxwire.errors import DecodeError
@@ -30,38 +30,40 @@ def tensor_record(rng: random.Random, name: str) -> bytes:
     Field numbers: 1 dims, 2 data_type, 8 name, 9 raw_data, 12 doc_string, 16 metadata_props; unknown: 77, 99, 100.
     """
     records = [
-        span(8, name.encode(), rng.choice((0, 0, 2))),
-        number(2, 1, rng.choice((0, 0, 1))),
+        len_record(8, name.encode(), rng.choice((0, 0, 2))),
+        varint_record(2, 1, rng.choice((0, 0, 1))),
         # The dims 2048 and 2, packed or not.
-        span(1, b"\x80\x10\x02") if rng.random() < 0.5 else number(1, 2048) + number(1, 2),
-        span(12, b"d" * rng.choice(FILLER_LENGTHS)),
-        span(99, b"u" * rng.choice(FILLER_LENGTHS)),
-        group(77, number(5, 1) + span(6, b"g" * rng.choice(FILLER_LENGTHS))),
+        len_record(1, b"\x80\x10\x02") if rng.random() < 0.5 else varint_record(1, 2048) + varint_record(1, 2),
+        len_record(12, b"d" * rng.choice(FILLER_LENGTHS)),
+        len_record(99, b"u" * rng.choice(FILLER_LENGTHS)),
+        group(77, varint_record(5, 1) + len_record(6, b"g" * rng.choice(FILLER_LENGTHS))),
         tag(2, LEN) + b"\0",  # data_type with another wire type
         tag(100, VARINT) + b"\5",
-        span(16, span(1, b"key") + span(2, b"v" * rng.choice(FILLER_LENGTHS))),
-        span(8, b"n" * rng.choice(FILLER_LENGTHS)),
-        number(1, 7),
+        len_record(16, len_record(1, b"key") + len_record(2, b"v" * rng.choice(FILLER_LENGTHS))),
+        len_record(8, b"n" * rng.choice(FILLER_LENGTHS)),
+        varint_record(1, 7),
     ]
     chosen_records = rng.sample(records, rng.randint(1, len(records)))
     chosen_records.insert(
         rng.randint(0, len(chosen_records)),
-        span(9, LONG_VALUE[: rng.choice((FAR_SKIP_BYTES - 1, FAR_SKIP_BYTES, 290_000))]),
+        len_record(9, LONG_VALUE[: rng.choice((FAR_SKIP_BYTES - 1, FAR_SKIP_BYTES, 290_000))]),
     )
     if rng.random() < 0.1:
-        chosen_records.append(span(rng.choice((9, 99)), LONG_VALUE))
-    return span(5, b"".join(chosen_records), rng.choice((0, 0, 1)))
+        chosen_records.append(len_record(rng.choice((9, 99)), LONG_VALUE))
+    return len_record(5, b"".join(chosen_records), rng.choice((0, 0, 1)))
 
 
 def model_bytes(seed: int) -> bytes:
     """Encode a model with six initializers, a node (1) and a name (2) in its graph (7), in random order."""
     rng = random.Random(seed)
     records = [tensor_record(rng, f"tensor{i}") for i in range(6)]
-    records.insert(rng.randint(0, 6), span(1, span(1, b"x" * rng.choice(FILLER_LENGTHS)) + span(4, b"Relu")))
-    records.insert(rng.randint(0, 6), span(2, b"graph" + b"g" * rng.choice(FILLER_LENGTHS)))
-    other_records = [number(1, 8), span(8, number(2, 17))]  # ir_version and opset_import
+    records.insert(
+        rng.randint(0, 6), len_record(1, len_record(1, b"x" * rng.choice(FILLER_LENGTHS)) + len_record(4, b"Relu"))
+    )
+    records.insert(rng.randint(0, 6), len_record(2, b"graph" + b"g" * rng.choice(FILLER_LENGTHS)))
+    other_records = [varint_record(1, 8), len_record(8, varint_record(2, 17))]  # ir_version and opset_import
     graph = b"".join(records)
-    return b"".join(rng.sample([*other_records, span(7, graph)], 3))
+    return b"".join(rng.sample([*other_records, len_record(7, graph)], 3))
 
 
 def describe(tensor: ow.TensorProto) -> tuple[object, ...]:
@@ -177,8 +179,8 @@ def test_a_file_that_is_replaced_in_place_keeps_its_values(tmp_path: Path) -> No
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/smaps")
 def test_listing_maps_at_most_2_mib_of_long_values(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    record = span(5, span(8, b"name") + number(1, 1 << 20) + span(9, bytes(1 << 20)))
-    path.write_bytes(span(7, record * 40))
+    record = len_record(5, len_record(8, b"name") + varint_record(1, 1 << 20) + len_record(9, bytes(1 << 20)))
+    path.write_bytes(len_record(7, record * 40))
     with ow.load(path) as model:
         assert {(tensor.name, tuple(tensor.dims)) for tensor in model.graph.initializer} == {("name", (1 << 20,))}
         with open("/proc/self/smaps") as file:
@@ -190,8 +192,10 @@ def test_listing_maps_at_most_2_mib_of_long_values(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="no headers are copied on Windows")
 def test_names_are_those_of_the_mapped_file_after_its_descriptor_refers_to_another_file(tmp_path: Path) -> None:
     for name in "ab":
-        records = [span(5, span(8, b"%s%d" % (name.encode(), i)) + span(9, LONG_VALUE)) for i in range(4)]
-        (tmp_path / name).write_bytes(number(1, 8) + span(7, b"".join(records)))
+        records = [
+            len_record(5, len_record(8, b"%s%d" % (name.encode(), i)) + len_record(9, LONG_VALUE)) for i in range(4)
+        ]
+        (tmp_path / name).write_bytes(varint_record(1, 8) + len_record(7, b"".join(records)))
     model = ow.load(str(tmp_path / "a"))
     other = os.open(tmp_path / "b", os.O_RDONLY)
     os.dup2(other, model._document.descriptor)

@@ -394,13 +394,17 @@ def test_the_repr_of_a_message_names_its_class_and_values(model):
 
 
 def test_the_repr_of_a_damaged_message_contains_the_error():
-    model = onnxwire.ModelProto.FromString(wire.span(7, b"\x0a\x05abc"))  # a node of 5 bytes, of which 3 are present
+    model = onnxwire.ModelProto.FromString(
+        wire.len_record(7, b"\x0a\x05abc")
+    )  # a node of 5 bytes, of which 3 are present
     assert "past the end" in repr(model.graph)
 
 
 def test_the_repr_of_a_message_with_damage_in_it_does_not_fail():
     # ints is a packed run that ends inside a varint.
-    assert "AttributeProto" in repr(onnxwire.AttributeProto.FromString(wire.span(1, b"n") + wire.span(8, b"\x80")))
+    assert "AttributeProto" in repr(
+        onnxwire.AttributeProto.FromString(wire.len_record(1, b"n") + wire.len_record(8, b"\x80"))
+    )
 
 
 # --- copies
@@ -431,7 +435,7 @@ def test_nested_classes_pickle_by_every_protocol(model, protocol):
 
 def test_a_copy_of_a_merged_message_is_equal():
     # Two records of the graph, with a node named "a" and a node named "b".
-    encoded = wire.span(7, wire.span(1, b"\x1a\1a")) + wire.span(7, wire.span(1, b"\x1a\1b"))
+    encoded = wire.len_record(7, wire.len_record(1, b"\x1a\1a")) + wire.len_record(7, wire.len_record(1, b"\x1a\1b"))
     graph = onnxwire.ModelProto.FromString(encoded).graph
     assert copy.deepcopy(graph) == graph
     assert [node.name for node in copy.deepcopy(graph).node] == ["a", "b"]
@@ -680,7 +684,11 @@ def test_an_array_that_was_copied_from_a_sequence_can_be_written(model):
 
 @pytest.mark.parametrize(
     ("name", "encoded"),
-    [("float_data", wire.span(4, b"abc")), ("int64_data", wire.span(7, b"\x80")), ("dims", wire.span(1, b"\x80"))],
+    [
+        ("float_data", wire.len_record(4, b"abc")),
+        ("int64_data", wire.len_record(7, b"\x80")),
+        ("dims", wire.len_record(1, b"\x80")),
+    ],
 )
 def test_an_array_of_a_damaged_run_raises_decode_error(name, encoded):
     with pytest.raises(onnxwire.DecodeError):
@@ -924,7 +932,7 @@ def test_strings_of_any_bytes_are_read_unchanged_any_number_of_times() -> None:
     texts += [b"x" * i + b"y" + b"x" * (n - i - 1) for n in range(1, 40) for i in range(n)]
     texts += [b"x" * i + b + b"x" * (n - i) for b in ("ä".encode(), b"\xff") for n in range(20) for i in range(n)]
     texts += [b"x" * n + b"\xc3\xa9" for n in range(250, 262)]
-    data = b"".join(wire.span(1, text) for text in texts)  # the field input
+    data = b"".join(wire.len_record(1, text) for text in texts)  # the field input
     expected = [text.decode("utf-8", "surrogateescape") for text in texts]
     node = onnxwire.NodeProto.FromString(data)
     for _ in range(3):

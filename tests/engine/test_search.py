@@ -6,7 +6,7 @@ import random
 
 import pytest
 from onnx import TensorProto, helper
-from wire import span
+from wire import len_record
 
 import onnxwire
 from onnxwire.engine.search import Search
@@ -100,7 +100,7 @@ def test_graphs_without_tensors_may_be_nested_up_to_the_nesting_limit(levels, is
     graph = onnxwire.GraphProto(name="innermost")
     data = graph.SerializeToString()
     for _ in range(levels):  # graph > node > attribute > graph
-        data = span(1, span(5, span(6, data)))
+        data = len_record(1, len_record(5, len_record(6, data)))
     message = onnxwire.load(data, onnxwire.GraphProto)
     if is_allowed:
         assert find_tensors(message) == []

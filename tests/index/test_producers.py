@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from wire import span
+from wire import len_record
 
 from onnxwire import DecodeError, FunctionProto, GraphProto, ModelProto, NodeProto, load
 from onnxwire.index.names import definitions_of
@@ -70,7 +70,7 @@ def test_names_are_found_after_the_hash_table_has_grown():
 
 
 def test_names_that_are_not_utf8_are_found_by_their_surrogate_escapes():
-    graph = GraphProto.FromString(span(1, span(2, b"\xff")))  # the output of a node
+    graph = GraphProto.FromString(len_record(1, len_record(2, b"\xff")))  # the output of a node
     index_of_producers = producers_of(graph.node, ())
     assert list(index_of_producers) == [graph.node[0].output[0]] == ["\udcff"]
     assert index_of_producers["\udcff"] == 0
@@ -81,7 +81,9 @@ def test_names_that_are_not_utf8_are_found_by_their_surrogate_escapes():
 
 def test_damaged_nodes_and_closed_documents_raise(tmp_path):
     # Two nodes; the second has an output whose length, 5, runs past the end of the node.
-    damaged = GraphProto.FromString(span(1, span(2, b"a")) + span(1, span(2, b"b") + b"\x12\x05b"))
+    damaged = GraphProto.FromString(
+        len_record(1, len_record(2, b"a")) + len_record(1, len_record(2, b"b") + b"\x12\x05b")
+    )
     with pytest.raises(DecodeError):
         producers_of(damaged.node, ())
     (tmp_path / "m.onnx").write_bytes(ModelProto(graph=GraphProto()).SerializeToString())

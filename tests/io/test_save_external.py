@@ -264,7 +264,7 @@ def test_payloads_of_every_type_except_strings_move_as_raw_bytes(data_type, tmp_
     for message in stored_tensor.inline():
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
         # The fields are ir_version (1), graph (7) and initializer (5).
-        source = onnxwire.load(wire.number(1, 10) + wire.span(7, wire.span(5, message)))
+        source = onnxwire.load(wire.varint_record(1, 10) + wire.len_record(7, wire.len_record(5, message)))
         onnxwire.save(source, folder / "m.onnx", external="w.data", threshold=1, align=1)
         if data_type == stored_tensors.DATA_TYPES["STRING"] or not stored_tensor.raw:
             assert files(folder) == ["m.onnx"]

@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from wire import number, span
+from wire import len_record, varint_record
 
 import onnxwire
 from onnxwire.errors import DecodeError
@@ -15,52 +15,69 @@ from onnxwire.io.tensor_list import TensorInfo, _fields_of, describe
 # Encodings of fields of a TensorProto: valid, absent, repeated, and with other wire types. `number` encodes a varint
 # and `span` bytes, each with a field number: dims 1, data_type 2, segment 3, float_data 4, string_data 6, name 8,
 # raw_data 9, external_data 13, data_location 14.
-DIMS_FIELDS = [b"", number(1, 3) + number(1, 0), span(1, b"\x02\x03") + number(1, 1 << 63), number(1, 1 << 62) * 2]
-NAME_FIELDS = [b"", span(8, b"w"), span(8, b"\xff") + span(8, b"last"), span(8, b"\xc3")]
-TYPE_FIELDS = [b"", number(2, 1), number(2, 8), number(2, (1 << 64) - 1) + number(2, 77), span(2, b"x"), number(2, 22)]
+DIMS_FIELDS = [
+    b"",
+    varint_record(1, 3) + varint_record(1, 0),
+    len_record(1, b"\x02\x03") + varint_record(1, 1 << 63),
+    varint_record(1, 1 << 62) * 2,
+]
+NAME_FIELDS = [b"", len_record(8, b"w"), len_record(8, b"\xff") + len_record(8, b"last"), len_record(8, b"\xc3")]
+TYPE_FIELDS = [
+    b"",
+    varint_record(2, 1),
+    varint_record(2, 8),
+    varint_record(2, (1 << 64) - 1) + varint_record(2, 77),
+    len_record(2, b"x"),
+    varint_record(2, 22),
+]
 PAYLOAD_FIELDS = [
     b"",
-    span(9, b""),
-    span(9, b"abc") + span(9, b"de"),
-    number(9, 3),
-    span(4, bytes(8)),
-    span(6, b"text") + span(6, b"s"),
-    span(6, b"text") + span(9, b""),
-    span(6, b"text") + span(9, b"raw"),
+    len_record(9, b""),
+    len_record(9, b"abc") + len_record(9, b"de"),
+    varint_record(9, 3),
+    len_record(4, bytes(8)),
+    len_record(6, b"text") + len_record(6, b"s"),
+    len_record(6, b"text") + len_record(9, b""),
+    len_record(6, b"text") + len_record(9, b"raw"),
 ]
 
 
 def external_data_entry(key: bytes, value: bytes) -> bytes:
     """Return the encoding of an entry of external_data."""
-    return span(13, span(1, key) + span(2, value))
+    return len_record(13, len_record(1, key) + len_record(2, value))
 
 
 LOCATION_FIELDS = [
     b"",
-    number(14, 0),
-    number(14, 1),
-    number(14, 7),
-    span(3, number(2, 1)),
-    number(50, 1),
+    varint_record(14, 0),
+    varint_record(14, 1),
+    varint_record(14, 7),
+    len_record(3, varint_record(2, 1)),
+    varint_record(50, 1),
     external_data_entry(b"location", b"w.bin"),
-    number(14, 1)
+    varint_record(14, 1)
     + external_data_entry(b"location", b"w.bin")
     + external_data_entry(b"offset", b"64")
     + external_data_entry(b"length", b"8"),
-    number(14, 1)
+    varint_record(14, 1)
     + external_data_entry(b"location", b"a")
     + external_data_entry(b"location", b"b")
     + external_data_entry(b"offset", b"-1"),
-    number(14, 1) + external_data_entry(b"location", b"") + external_data_entry(b"length", b"99999999999999999999"),
-    number(14, 1)
+    varint_record(14, 1)
+    + external_data_entry(b"location", b"")
+    + external_data_entry(b"length", b"99999999999999999999"),
+    varint_record(14, 1)
     + external_data_entry(b"location", b"\xff")
     + external_data_entry(b"\xff", b"")
     + external_data_entry(b"offset", b"\xd9\xa3"),
-    number(14, 1) + span(13, span(2, b"w") + number(1, 1) + span(9, b"x") + span(1, b"location")),
-    number(14, 1) + number(13, 5) + external_data_entry(b"location", b"w"),
-    number(14, 1) + span(13, b""),
-    number(14, 1) + span(3, number(1, 1) + number(2, 2)) + external_data_entry(b"location", b"w"),
-    number(14, 1) + external_data_entry(b"location", b"l" * 70_000),
+    varint_record(14, 1)
+    + len_record(13, len_record(2, b"w") + varint_record(1, 1) + len_record(9, b"x") + len_record(1, b"location")),
+    varint_record(14, 1) + varint_record(13, 5) + external_data_entry(b"location", b"w"),
+    varint_record(14, 1) + len_record(13, b""),
+    varint_record(14, 1)
+    + len_record(3, varint_record(1, 1) + varint_record(2, 2))
+    + external_data_entry(b"location", b"w"),
+    varint_record(14, 1) + external_data_entry(b"location", b"l" * 70_000),
 ]
 
 
@@ -70,7 +87,7 @@ def test_rows_read_from_bytes_equal_rows_read_from_messages(tmp_path: Path, fiel
         itertools.product(DIMS_FIELDS, NAME_FIELDS, TYPE_FIELDS, PAYLOAD_FIELDS, [LOCATION_FIELDS[fields_index]])
     )
     # The fields are ir_version (1), graph (7) and initializer (5).
-    data = number(1, 8) + span(7, b"".join(span(5, b"".join(part)) for part in parts))
+    data = varint_record(1, 8) + len_record(7, b"".join(len_record(5, b"".join(part)) for part in parts))
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
     for source in (data, path):
@@ -109,16 +126,24 @@ def test_tensors_that_a_program_built_have_no_file() -> None:
 
 def test_a_tensor_in_two_records_is_one_row() -> None:
     # Two records of the field t (5).
-    attribute = onnxwire.AttributeProto.FromString(span(5, number(1, 2) + span(8, b"a")) + span(5, span(9, b"raw")))
+    attribute = onnxwire.AttributeProto.FromString(
+        len_record(5, varint_record(1, 2) + len_record(8, b"a")) + len_record(5, len_record(9, b"raw"))
+    )
     (row,) = onnxwire.tensors(attribute)
     assert (row.path, row.name, row.shape, row.nbytes) == ("t", "a", (2,), 3)
 
 
 def test_files_of_external_tensors_are_in_the_folder_of_the_model(tmp_path: Path) -> None:
-    location_fields = number(14, 1) + external_data_entry(b"location", b"deep/w.bin")
+    location_fields = varint_record(14, 1) + external_data_entry(b"location", b"deep/w.bin")
     path = tmp_path / "model.onnx"
     path.write_bytes(
-        number(1, 8) + span(7, span(5, location_fields) * 2 + span(5, span(9, b"abc")) + span(5, span(4, b"")))
+        varint_record(1, 8)
+        + len_record(
+            7,
+            len_record(5, location_fields) * 2
+            + len_record(5, len_record(9, b"abc"))
+            + len_record(5, len_record(4, b"")),
+        )
     )
     rows = onnxwire.tensors(path)
     assert [(row.file, row.location) for row in rows] == [
@@ -154,6 +179,6 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_tensor_raises_decode_error(damage: bytes) -> None:
-    graph = onnxwire.GraphProto.FromString(span(5, span(8, b"valid")) + span(5, damage))
+    graph = onnxwire.GraphProto.FromString(len_record(5, len_record(8, b"valid")) + len_record(5, damage))
     with pytest.raises(DecodeError):
         onnxwire.tensors(graph)

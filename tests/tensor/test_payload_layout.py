@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import external_data_helper
 from stored_tensors import BITS, external
-from wire import number, span, varint
+from wire import len_record, varint, varint_record
 
 import onnxwire
 from onnxwire.viewer.map_columns import MapColumns
@@ -127,18 +127,19 @@ class RandomTensor:
         14 data_location.
         """
         dims = b"".join(varint(dim) for dim in self.dims)
-        data = span(1, dims) if len(self.dims) % 2 else b"".join(number(1, dim) for dim in self.dims)
-        data += number(2, self.data_type) + span(8, self.name.encode())
+        data = len_record(1, dims) if len(self.dims) % 2 else b"".join(varint_record(1, dim) for dim in self.dims)
+        data += varint_record(2, self.data_type) + len_record(8, self.name.encode())
         data += b"".join(
-            span(13, span(1, key.encode()) + (span(2, value.encode()) if value else b"")) for key, value in self.entries
+            len_record(13, len_record(1, key.encode()) + (len_record(2, value.encode()) if value else b""))
+            for key, value in self.entries
         )
         if self.segment:
-            data += span(3, number(1, self.segment[0]) + number(2, self.segment[1]))
+            data += len_record(3, varint_record(1, self.segment[0]) + varint_record(2, self.segment[1]))
         if self.is_external:
-            data += number(14, 1)
+            data += varint_record(14, 1)
         if self.raw is not None:
-            data += span(9, self.raw)
-        return data + b"".join(span(6, text) for text in self.strings)
+            data += len_record(9, self.raw)
+        return data + b"".join(len_record(6, text) for text in self.strings)
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +153,10 @@ def model(random_tensors):
 
     The field numbers are 1 ir_version, 7 graph, 2 name and 5 initializer of the graph.
     """
-    graph = b"".join(span(5, tensor.message()) for tensor in random_tensors)
-    return onnxwire.ModelProto.FromString(number(1, max(onnx.Version.values())) + span(7, span(2, b"g") + graph))
+    graph = b"".join(len_record(5, tensor.message()) for tensor in random_tensors)
+    return onnxwire.ModelProto.FromString(
+        varint_record(1, max(onnx.Version.values())) + len_record(7, len_record(2, b"g") + graph)
+    )
 
 
 def test_the_list_of_tensors_has_the_expected_sizes_and_offsets(random_tensors, model):
@@ -301,7 +304,9 @@ def test_an_empty_raw_data_beside_a_typed_field_is_not_the_payload():
 
 
 def test_raw_data_of_an_external_tensor_is_not_the_payload():
-    data = span(9, b"") + external("w.bin", 8, 12) + number(1, 3) + number(2, 1)  # with raw_data, dims, data_type
+    data = (
+        len_record(9, b"") + external("w.bin", 8, 12) + varint_record(1, 3) + varint_record(2, 1)
+    )  # with raw_data, dims, data_type
     tensor = onnxwire.TensorProto.FromString(data)
     assert [(info.nbytes, info.offset, info.location) for info in onnxwire.tensors(tensor)] == [(12, 8, "w.bin")]
     assert onnxwire.to_arrow(tensor, "tensors").to_pydict()["bytes"] == [12]

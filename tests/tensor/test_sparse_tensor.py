@@ -223,7 +223,9 @@ def test_from_coo_sorts_unsorted_indices():
     assert our_tensor.numpy().tolist() == [[0, 0, 2], [0, 1, 0]]
 
 
-@given(st.one_of(make(SparseTensorProto.DESCRIPTOR) for make in (wire.valid_wire, wire.flawed_wire, wire.damaged_wire)))
+@given(
+    st.one_of(make(SparseTensorProto.DESCRIPTOR) for make in (wire.valid_wire, wire.malformed_wire, wire.damaged_wire))
+)
 @example(b"\x1a\x0c\x01" + b"\xff" * 10 + b"\x01")  # a packed run of dims with a varint that is too long
 @examples(500)
 def test_any_bytes_raise_only_errors_of_onnxwire(data):

@@ -316,7 +316,11 @@ def peak_bytes(function, *arguments):
     ids=["big", "square", "2^63-1", "2^62", "a zero dim", "64 dims"],
 )
 def test_dims_without_data_allocate_no_large_memory(name, dims):
-    for data in (b"", wire.span(9, b"ab"), wire.number(14, 1)):  # nothing, raw_data, data_location EXTERNAL
+    for data in (
+        b"",
+        wire.len_record(9, b"ab"),
+        wire.varint_record(14, 1),
+    ):  # nothing, raw_data, data_location EXTERNAL
         tensor = TensorProto.FromString(stored_tensors.TensorParts(DATA_TYPES[name], dims, []).message(data))
         call_array_methods(tensor)
         assert peak_bytes(call_array_methods, tensor) < 1 << 18
@@ -327,7 +331,7 @@ def test_dims_without_data_allocate_no_large_memory(name, dims):
 
 @given(
     wire.valid_wire(TensorProto.DESCRIPTOR, 2)
-    | wire.flawed_wire(TensorProto.DESCRIPTOR)
+    | wire.malformed_wire(TensorProto.DESCRIPTOR)
     | wire.damaged_wire(TensorProto.DESCRIPTOR)
 )
 @examples(500)

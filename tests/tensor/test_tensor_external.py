@@ -37,10 +37,10 @@ def save_model(folder, *tensors, name="m.onnx"):
 
     The field numbers are 1 ir_version, 7 graph, and 5 initializer of the graph. Returns the path.
     """
-    graph = b"".join(wire.span(5, tensor.message(location, key)) for key, tensor, location in tensors)
+    graph = b"".join(wire.len_record(5, tensor.message(location, key)) for key, tensor, location in tensors)
     path = os.path.join(folder, name)
     with open(path, "wb") as file:
-        file.write(wire.number(1, 10) + wire.span(7, graph))  # ir_version, graph
+        file.write(wire.varint_record(1, 10) + wire.len_record(7, graph))  # ir_version, graph
     return path
 
 
@@ -251,7 +251,9 @@ def test_only_the_requested_bytes_are_read(tmp_path, name, index, n_elements):
     (tmp_path / "w.bin").write_bytes(payload)
     tensor = stored_tensors.TensorParts(DATA_TYPES[name], [1024, 1024], [])
     path = save_model(tmp_path, ("w", tensor, stored_tensors.external("w.bin", 0, len(payload))))
-    official_array = onnx.numpy_helper.to_array(onnx.TensorProto.FromString(tensor.message(wire.span(9, payload))))
+    official_array = onnx.numpy_helper.to_array(
+        onnx.TensorProto.FromString(tensor.message(wire.len_record(9, payload)))
+    )
     with onnxwire.load(path, mmap=False) as model:
         our_tensor = model.graph.initializer[0]
         our_tensor.read((0, 0))  # imports modules and opens files, which happens only once
@@ -364,12 +366,14 @@ def dense_tensors(draw):
 def sparse_tensors():
     """Draw the bytes of a sparse tensor: values (field 1), indices (2) and dims (3)."""
     tensor = dense_tensors()
-    return st.tuples(tensor, tensor).map(lambda pair: wire.span(1, pair[0]) + wire.span(2, pair[1]) + wire.number(3, 9))
+    return st.tuples(tensor, tensor).map(
+        lambda pair: wire.len_record(1, pair[0]) + wire.len_record(2, pair[1]) + wire.varint_record(3, 9)
+    )
 
 
 def spans(number, parts):
     """Draw up to two records of a repeated field; parts: a strategy for the bytes of one element."""
-    return st.lists(parts.map(lambda part: wire.span(number, part)), max_size=2).map(b"".join)
+    return st.lists(parts.map(lambda part: wire.len_record(number, part)), max_size=2).map(b"".join)
 
 
 def attributes(depth):
@@ -378,13 +382,13 @@ def attributes(depth):
     The field numbers are 5 t, 10 tensors, 22 sparse_tensor, 23 sparse_tensors, 6 g and 11 graphs.
     """
     kinds = [
-        dense_tensors().map(lambda part: wire.span(5, part)),
+        dense_tensors().map(lambda part: wire.len_record(5, part)),
         spans(10, dense_tensors()),
-        sparse_tensors().map(lambda part: wire.span(22, part)),
+        sparse_tensors().map(lambda part: wire.len_record(22, part)),
         spans(23, sparse_tensors()),
     ]
     if depth:
-        kinds += [graphs(depth - 1).map(lambda part: wire.span(6, part)), spans(11, graphs(depth - 1))]
+        kinds += [graphs(depth - 1).map(lambda part: wire.len_record(6, part)), spans(11, graphs(depth - 1))]
     return st.one_of(kinds)
 
 
@@ -406,9 +410,11 @@ def models():
     and 2 algorithm; of functions 7 node and 11 attribute_proto.
     """
     # The initialization and the algorithm of a training; the nodes and the default attributes of a function.
-    training = st.tuples(graphs(1), graphs(1)).map(lambda pair: wire.span(1, pair[0]) + wire.span(2, pair[1]))
+    training = st.tuples(graphs(1), graphs(1)).map(
+        lambda pair: wire.len_record(1, pair[0]) + wire.len_record(2, pair[1])
+    )
     function = st.tuples(spans(7, nodes(1)), spans(11, attributes(1))).map(b"".join)
-    parts = [spans(7, graphs()), spans(20, training), spans(25, function), st.just(wire.number(1, 10))]
+    parts = [spans(7, graphs()), spans(20, training), spans(25, function), st.just(wire.varint_record(1, 10))]
     return st.permutations(range(4)).flatmap(lambda order: st.tuples(*(parts[i] for i in order))).map(b"".join)
 
 
@@ -445,7 +451,7 @@ def test_the_list_accepts_tensors_of_any_valid_model(data):
     check_list(data, onnx.ModelProto.FromString(data))
 
 
-@given(wire.flawed_wire(ModelProto.DESCRIPTOR) | wire.damaged_wire(ModelProto.DESCRIPTOR))
+@given(wire.malformed_wire(ModelProto.DESCRIPTOR) | wire.damaged_wire(ModelProto.DESCRIPTOR))
 @examples(300)
 def test_the_list_of_damaged_bytes_raises_only_errors_of_onnxwire(data):
     try:

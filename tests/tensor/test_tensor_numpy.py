@@ -325,7 +325,7 @@ def test_a_segment_is_read_as_a_vector(data_type, data, begin):
     n = len(tensor.elements)
     chunk = tensor._replace(dims=[1000, 2])
     # The fields are segment (3), and its begin (1) and end (2).
-    segment = wire.span(3, wire.number(1, begin) + wire.number(2, begin + n))
+    segment = wire.len_record(3, wire.varint_record(1, begin) + wire.varint_record(2, begin + n))
     for message in chunk.inline():
         our_tensor = TensorProto.FromString(message + segment)
         stored_tensors.assert_same_array(our_tensor.numpy(), tensor.array().reshape(n))

@@ -51,7 +51,7 @@ def address(array):
 @pytest.mark.parametrize("name", BYTE_ALIGNED_TYPES)
 def test_raw_data_is_not_copied(name):
     tensor = sample_tensor(name)
-    data = tensor.message(wire.span(RAW_DATA, tensor.raw))
+    data = tensor.message(wire.len_record(RAW_DATA, tensor.raw))
     array = TensorProto.FromString(data).numpy()
     file_bytes = np.frombuffer(data, np.uint8)
     assert address(array) == address(file_bytes) + data.index(tensor.raw)
@@ -75,7 +75,7 @@ def test_one_packed_run_of_floats_is_not_copied(name):
 def test_the_payload_is_not_copied(name):
     """The packed bytes of narrow types are shared, too, although their elements must be unpacked."""
     tensor = sample_tensor(name)
-    data = tensor.message(wire.span(RAW_DATA, tensor.raw))
+    data = tensor.message(wire.len_record(RAW_DATA, tensor.raw))
     our_tensor = TensorProto.FromString(data)
     for payload in (our_tensor.raw_view, our_tensor.numpy(packed=True)):
         assert address(np.frombuffer(payload, np.uint8)) == address(np.frombuffer(data, np.uint8)) + data.index(
@@ -88,7 +88,7 @@ def test_the_payload_is_not_copied(name):
 @pytest.mark.parametrize("name", BYTE_ALIGNED_TYPES)
 def test_an_array_shares_the_memory_of_a_mapping(name, tmp_path):
     tensor = sample_tensor(name)
-    (tmp_path / "t.pb").write_bytes(tensor.message(wire.span(RAW_DATA, tensor.raw)))
+    (tmp_path / "t.pb").write_bytes(tensor.message(wire.len_record(RAW_DATA, tensor.raw)))
     with open(tmp_path / "t.pb", "rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     with onnxwire.load(mapped, TensorProto) as our_tensor:
@@ -188,7 +188,7 @@ DLPACK_TYPES = [name for name in BYTE_ALIGNED_TYPES if not name.startswith(("BFL
 @pytest.mark.parametrize("name", DLPACK_TYPES)
 def test_dlpack_shares_the_memory_read_only(name):
     tensor = sample_tensor(name)
-    our_tensor = TensorProto.FromString(tensor.message(wire.span(RAW_DATA, tensor.raw)))
+    our_tensor = TensorProto.FromString(tensor.message(wire.len_record(RAW_DATA, tensor.raw)))
     array = np.from_dlpack(our_tensor)
     stored_tensors.assert_same_array(array, tensor.array())
     assert address(array) == address(our_tensor.numpy())
@@ -206,12 +206,12 @@ def test_dlpack_refuses_a_decoded_tensor_if_copies_are_forbidden():
 @pytest.mark.parametrize("dims", [(), (0,), (3, 0, 2), (1,)])
 def test_dlpack_exports_every_shape(dims):
     tensor = sample_tensor("INT64", dims)
-    assert np.from_dlpack(TensorProto.FromString(tensor.message(wire.span(RAW_DATA, tensor.raw)))).shape == dims
+    assert np.from_dlpack(TensorProto.FromString(tensor.message(wire.len_record(RAW_DATA, tensor.raw)))).shape == dims
 
 
 def test_dlpack_copies_on_request():
     tensor = sample_tensor("INT16")
-    our_tensor = TensorProto.FromString(tensor.message(wire.span(RAW_DATA, tensor.raw)))
+    our_tensor = TensorProto.FromString(tensor.message(wire.len_record(RAW_DATA, tensor.raw)))
     array = np.from_dlpack(our_tensor, copy=True)
     stored_tensors.assert_same_array(array, tensor.array())
     assert not np.shares_memory(array, our_tensor.numpy())

@@ -111,7 +111,9 @@ def test_more_numbers_than_are_formatted_at_once_are_all_printed(format):
 def test_strings_and_bytes_have_the_official_format(format, texts):
     numbers = [field_number(EVERYTHING.ours, name) for name in ("many_string", "many_bytes", "one_string", "one_bytes")]
     values = [value if isinstance(value, bytes) else value.encode() for value in texts]
-    format.printer_tests.check(EVERYTHING, b"".join(wire.span(number, value) for number in numbers for value in values))
+    format.printer_tests.check(
+        EVERYTHING, b"".join(wire.len_record(number, value) for number in numbers for value in values)
+    )
 
 
 @EACH_FORMAT
@@ -126,7 +128,8 @@ def test_values_too_long_to_be_read_at_once_have_the_official_format(format, nam
             b"y" * (printed_fields.CHUNK_BYTES - 10 + offset) + encoded_piece * 8 + b"z" * printed_fields.SMALL_BYTES
         )
         format.printer_tests.check(
-            EVERYTHING, wire.span(number, value) + wire.span(number, b"short") + wire.span(number, value)
+            EVERYTHING,
+            wire.len_record(number, value) + wire.len_record(number, b"short") + wire.len_record(number, value),
         )
 
 

@@ -68,7 +68,7 @@ def test_keys_are_the_official_json_names(name):
 
 @pytest.mark.parametrize("indent", [None, 0, 1, 2, 7])
 def test_indent_has_the_effect_of_the_official_runtime(indent):
-    holder = wire.span(1, b"") + wire.span(2, b"") * 2  # three empty messages
+    holder = wire.len_record(1, b"") + wire.len_record(2, b"") * 2  # three empty messages
     for name, encoded in (("onnx.ModelProto", DIGITS.read_bytes()), ("onnx.ModelProto", b""), ("test.Holder", holder)):
         our_class, official_class = PAIRS[name]
         expected = json_format.MessageToJson(official_class.FromString(encoded), indent=indent)
@@ -114,7 +114,7 @@ def test_printing_200_megabytes_needs_less_than_2_megabytes_of_memory(tmp_path):
 @pytest.mark.parametrize(("name", "path"), [("one_string", "one_string"), ("many_string", "many_string[1]")])
 def test_a_string_that_is_not_utf_8_is_named_with_its_path(name, path, length):
     number = field_number(EVERYTHING.ours, name)
-    string_start = wire.span(number, b"valid") + wire.tag(number, wire.LEN) + wire.varint(length)
+    string_start = wire.len_record(number, b"valid") + wire.tag(number, wire.LEN) + wire.varint(length)
     child_start = wire.tag(field_number(EVERYTHING.ours, "child"), wire.LEN) + wire.varint(len(string_start) + length)
     message = EVERYTHING.ours.FromString(child_start + string_start + b"x" * (length - 1) + b"\xff")
     with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8, which JSON can't represent") as error_info:
@@ -125,16 +125,16 @@ def test_a_string_that_is_not_utf_8_is_named_with_its_path(name, path, length):
 def test_a_string_that_is_not_utf_8_is_named_in_a_message_without_a_file():
     graph = onnxwire.GraphProto()
     # Field 2 of a graph is its name. Fields 1 and 3 of a node are its input and name.
-    graph.MergeFromString(wire.span(2, b"a\xff"))
+    graph.MergeFromString(wire.len_record(2, b"a\xff"))
     merged_model, model_with_added_node, built_model = (
         onnxwire.ModelProto(),
         onnxwire.ModelProto(),
         onnxwire.ModelProto(),
     )
     merged_model.graph.MergeFrom(graph)
-    model_with_added_node.graph.node.append(onnxwire.NodeProto.FromString(wire.span(3, b"\xff")))
+    model_with_added_node.graph.node.append(onnxwire.NodeProto.FromString(wire.len_record(3, b"\xff")))
     built_model.graph.node.add()
-    built_model.graph.node.add().MergeFromString(wire.span(1, b"x") + wire.span(1, b"\xff"))
+    built_model.graph.node.add().MergeFromString(wire.len_record(1, b"x") + wire.len_record(1, b"\xff"))
     paths = ["name", "graph.name", "graph.node[0].name", "graph.node[1].input[1]"]
     for message, path in zip((graph, merged_model, model_with_added_node, built_model), paths, strict=True):
         with pytest.raises(onnxwire.DecodeError, match="not valid UTF-8") as error_info:
@@ -152,7 +152,7 @@ def test_messages_nested_too_deeply_for_protobuf_are_rejected():
         else:
             with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
                 onnxwire.to_json(message)
-        data = wire.span(number, data)
+        data = wire.len_record(number, data)
 
 
 # --- the command
@@ -171,7 +171,7 @@ def test_dump_prints_json():
 
 def test_dump_of_a_string_that_json_can_not_represent_ends_with_one_line(tmp_path):
     path = tmp_path / "broken.onnx"
-    path.write_bytes(wire.number(1, 8) + wire.span(2, b"good \xff"))  # ir_version, producer_name
+    path.write_bytes(wire.varint_record(1, 8) + wire.len_record(2, b"good \xff"))  # ir_version, producer_name
     process = run_dump(path)
     assert process.returncode == 2
     assert re.fullmatch(r"onnxwire: .*: byte 4: producer_name: the string is not valid UTF-8.*\n", process.stderr)

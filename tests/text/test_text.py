@@ -84,7 +84,7 @@ def test_a_long_message_in_several_pieces_is_merged():
     second_piece = official_class(
         many_string=["z" * 2 * printed_fields.SMALL_BYTES, "b"], one_string="é" * printed_fields.SMALL_BYTES
     ).SerializeToString()
-    check(EVERYTHING, wire.span(child, first_piece) + wire.span(child, second_piece))
+    check(EVERYTHING, wire.len_record(child, first_piece) + wire.len_record(child, second_piece))
 
 
 def test_an_empty_message_is_empty_text():
@@ -135,7 +135,7 @@ def write_sparse_model(path, *fields):
     tensor = b"".join(fields) + wire.tag(9, wire.LEN) + wire.varint(n)  # raw_data
     graph = wire.tag(5, wire.LEN) + wire.varint(len(tensor) + n) + tensor  # initializer
     # ir_version and graph
-    file_start = wire.number(1, 8) + wire.tag(7, wire.LEN) + wire.varint(len(graph) + n) + graph
+    file_start = wire.varint_record(1, 8) + wire.tag(7, wire.LEN) + wire.varint(len(graph) + n) + graph
     path.write_bytes(file_start)
     os.truncate(path, len(file_start) + n)
     return n
@@ -182,14 +182,14 @@ def test_messages_nested_too_deeply_for_protobuf_are_rejected():
                     onnxwire.verify(data, EVERYTHING.ours)
                 assert error_info.value.path == verify_error.value.path
                 assert verify_error.value.offset < error_info.value.offset <= len(data)
-        data = wire.span(number, data)
+        data = wire.len_record(number, data)
 
 
 def test_ten_thousand_levels_raise_decode_error():
     number = field_number(EVERYTHING.ours, "child")
     data = b""
     for _ in range(10_000):
-        data = wire.span(number, data)
+        data = wire.len_record(number, data)
     with pytest.raises(onnxwire.DecodeError, match="nested more than 100 deep"):
         onnxwire.to_text(EVERYTHING.ours.FromString(data))
 
@@ -199,7 +199,7 @@ def test_ten_thousand_levels_raise_decode_error():
 @given(data=st.data())
 def test_flawed_bytes_raise_decode_error_or_no_error(name, data):
     our_class, _ = PAIRS[name]
-    flawed_bytes = data.draw(wire.flawed_wire(our_class.DESCRIPTOR, 1) | wire.damaged_wire(our_class.DESCRIPTOR))
+    flawed_bytes = data.draw(wire.malformed_wire(our_class.DESCRIPTOR, 1) | wire.damaged_wire(our_class.DESCRIPTOR))
     try:
         message = our_class.FromString(flawed_bytes)
     except onnxwire.DecodeError:
@@ -341,7 +341,7 @@ UNKNOWN_NUMBER = 1000  # no field of ModelProto has this number
 def nest_in_spans(depth, data):
     """Nest bytes in `depth` unknown fields with a length, each of which has another field after the nested one."""
     for _ in range(depth):
-        data = wire.span(UNKNOWN_NUMBER, data + wire.number(1, 1))
+        data = wire.len_record(UNKNOWN_NUMBER, data + wire.varint_record(1, 1))
     return data
 
 
@@ -353,23 +353,27 @@ def nest_in_groups(depth, data):
 
 
 UNKNOWN_FIELDS = {
-    "numbers": wire.number(UNKNOWN_NUMBER, 1)
-    + wire.number(UNKNOWN_NUMBER, -1)
+    "numbers": wire.varint_record(UNKNOWN_NUMBER, 1)
+    + wire.varint_record(UNKNOWN_NUMBER, -1)
     + wire.tag(UNKNOWN_NUMBER, wire.FIXED64)
     + b"12345678"
     + wire.tag(UNKNOWN_NUMBER, wire.FIXED32)
     + b"\0\0\0\1",
-    "bytes": wire.span(UNKNOWN_NUMBER, b"")
-    + wire.span(UNKNOWN_NUMBER, b"abc\xff\n'\"\\")
-    + wire.span(UNKNOWN_NUMBER, b"\0"),
-    "long bytes": wire.span(UNKNOWN_NUMBER, b"x\xff" * printed_fields.SMALL_BYTES),
-    "message": wire.span(UNKNOWN_NUMBER, wire.number(1, 5) + wire.span(2, b"") + wire.span(3, b"\x0f")),
-    "group": wire.group(UNKNOWN_NUMBER, wire.number(1, 1) + wire.group(2) + wire.span(3, wire.number(4, 4))),
+    "bytes": wire.len_record(UNKNOWN_NUMBER, b"")
+    + wire.len_record(UNKNOWN_NUMBER, b"abc\xff\n'\"\\")
+    + wire.len_record(UNKNOWN_NUMBER, b"\0"),
+    "long bytes": wire.len_record(UNKNOWN_NUMBER, b"x\xff" * printed_fields.SMALL_BYTES),
+    "message": wire.len_record(
+        UNKNOWN_NUMBER, wire.varint_record(1, 5) + wire.len_record(2, b"") + wire.len_record(3, b"\x0f")
+    ),
+    "group": wire.group(
+        UNKNOWN_NUMBER, wire.varint_record(1, 1) + wire.group(2) + wire.len_record(3, wire.varint_record(4, 4))
+    ),
     # Field 2 of a model, producer_name, is a string.
-    "other wire type": wire.number(2, 5) + wire.tag(2, wire.FIXED32) + b"abcd" + wire.group(2),
+    "other wire type": wire.varint_record(2, 5) + wire.tag(2, wire.FIXED32) + b"abcd" + wire.group(2),
     **{f"{n} spans": nest_in_spans(n, b"") for n in (9, 10, 11, 12)},
-    **{f"{n} groups": nest_in_groups(n, wire.span(1, wire.number(2, 2))) for n in (9, 10, 11, 60)},
-    **{f"{n} groups in a span": wire.span(UNKNOWN_NUMBER, nest_in_groups(n, b"")) for n in (9, 10, 11)},
+    **{f"{n} groups": nest_in_groups(n, wire.len_record(1, wire.varint_record(2, 2))) for n in (9, 10, 11, 60)},
+    **{f"{n} groups in a span": wire.len_record(UNKNOWN_NUMBER, nest_in_groups(n, b"")) for n in (9, 10, 11)},
     **{f"{n} groups in 5 spans": nest_in_spans(5, nest_in_groups(n, b"")) for n in (4, 5, 6, 7)},
     **{f"2 spans in {n} groups": nest_in_groups(n, nest_in_spans(2, b"")) for n in (8, 9, 10)},
 }
@@ -381,8 +385,8 @@ def test_unknown_fields_are_printed_as_protoc_prints_them(case, tmp_path):
     our_class, _ = PAIRS["onnx.ModelProto"]
     for data in (
         UNKNOWN_FIELDS[case],
-        wire.span(7, UNKNOWN_FIELDS[case]),
-        wire.span(7, UNKNOWN_FIELDS[case]) + wire.span(7, UNKNOWN_FIELDS[case]),
+        wire.len_record(7, UNKNOWN_FIELDS[case]),
+        wire.len_record(7, UNKNOWN_FIELDS[case]) + wire.len_record(7, UNKNOWN_FIELDS[case]),
     ):
         message = our_class.FromString(data)
         assert onnxwire.to_text(message, as_protoc=True) == run_protoc("onnx.ModelProto", data, tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from browser import Page, key_code, needs_browser
 from onnx import helper
 from view_process import end, serving
-from wire import number, span
+from wire import len_record, varint_record
 
 pytestmark = needs_browser
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
@@ -176,12 +176,22 @@ def test_bytes_are_shown_with_their_offsets(page):
 def test_the_list_of_100_000_nodes_has_the_rows_on_the_screen_only(open_page, tmp_path):
     # ModelProto.graph is field 7, its nodes are field 1; a node has input, output, name and op_type.
     nodes = [
-        span(1, span(1, b"x%d" % i) + span(2, b"x%d" % (i + 1)) + span(3, b"relu_%d" % i) + span(4, b"Relu"))
+        len_record(
+            1,
+            len_record(1, b"x%d" % i)
+            + len_record(2, b"x%d" % (i + 1))
+            + len_record(3, b"relu_%d" % i)
+            + len_record(4, b"Relu"),
+        )
         for i in range(100_000)
     ]
     path = tmp_path / "many.onnx"
     # ir_version, graph and opset_import
-    path.write_bytes(number(1, 10) + span(7, b"".join(nodes) + span(2, b"g")) + span(8, number(2, 20)))
+    path.write_bytes(
+        varint_record(1, 10)
+        + len_record(7, b"".join(nodes) + len_record(2, b"g"))
+        + len_record(8, varint_record(2, 20))
+    )
     page = open_page(path)
     page.element("#found", "100,000 nodes")
     assert 5 < len(page.elements(".row")) < 60

@@ -1,7 +1,7 @@
 """Cases of the rules of device configurations and sharding."""
 
 from check_case import Case, float_type, graph_attribute, model, node, value
-from wire import span
+from wire import len_record
 
 from onnxwire import NodeProto, from_text
 
@@ -57,7 +57,7 @@ def _model_with_nested_node(axis: int) -> str:
 def _node_with_sharding_bytes(sharding: bytes) -> bytes:
     """Return the bytes of a node whose SimpleShardedDimProto has these bytes."""
     for number in (2, 4, 2, 10):  # simple_sharding, sharded_dim, sharding_spec, device_configurations
-        sharding = span(number, sharding)
+        sharding = len_record(number, sharding)
     return from_text('op_type: "A"', NodeProto).SerializeToString() + sharding
 
 

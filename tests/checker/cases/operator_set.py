@@ -1,7 +1,7 @@
 """Cases of the rules of documents that define an operator set."""
 
 from check_case import Case, node
-from wire import number, span
+from wire import len_record, varint_record
 
 from onnxwire import FunctionProto, OperatorProto, OperatorSetProto, from_text
 
@@ -23,8 +23,10 @@ def _function(name: str = "F", fields: str = "") -> str:
 def _with_operator_status(status: int) -> bytes:
     """Return an operator set of two operators. The second has this status, which may have no name in the text form."""
     # 3 is the number of OperatorProto.status, 8 of OperatorSetProto.operator.
-    operator = from_text('op_type: "Abs" since_version: 6', OperatorProto).SerializeToString() + number(3, status)
-    return from_text(_operator_set(_ABS), OperatorSetProto).SerializeToString() + span(8, operator)
+    operator = from_text('op_type: "Abs" since_version: 6', OperatorProto).SerializeToString() + varint_record(
+        3, status
+    )
+    return from_text(_operator_set(_ABS), OperatorSetProto).SerializeToString() + len_record(8, operator)
 
 
 def _with_function_version(version: int) -> bytes:
@@ -33,11 +35,13 @@ def _with_function_version(version: int) -> bytes:
     For version 6, the set has two equal functions F, too; for other versions, one function F.
     """
     # 2 is the number of FunctionProto.since_version, 9 of OperatorSetProto.functions.
-    function = from_text('name: "Abs" domain: "com.example"', FunctionProto).SerializeToString() + number(2, version)
+    function = from_text('name: "Abs" domain: "com.example"', FunctionProto).SerializeToString() + varint_record(
+        2, version
+    )
     data = from_text(_operator_set(_ABS + _function() + _function()), OperatorSetProto).SerializeToString()
     if version != 6:
         data = from_text(_operator_set(_ABS + _function()), OperatorSetProto).SerializeToString()
-    return data + span(9, function)
+    return data + len_record(9, function)
 
 
 def _case(broken: str | bytes, valid: str | bytes, *paths: str) -> Case:

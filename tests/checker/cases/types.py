@@ -1,7 +1,7 @@
 """Cases of the rules of types."""
 
 from check_case import FLOAT, OPSET, Case, graph_attribute, model, node, value
-from wire import span
+from wire import len_record
 
 from onnxwire import GraphProto, ModelProto, from_text
 
@@ -35,14 +35,16 @@ def _model_with_type_bytes(type: bytes) -> bytes:
     """
     # The numbers are those of GraphProto.input, of name and type in ValueInfoProto, and of ModelProto.graph.
     graph_text = f"name: 'g' input {{ {value('x', 'type { sequence_type { elem_type { } } }')} }}"
-    graph = from_text(graph_text, GraphProto).SerializeToString() + span(11, span(1, b"y") + span(2, type))
-    return from_text(f"ir_version: 8 {OPSET}", ModelProto).SerializeToString() + span(7, graph)
+    graph = from_text(graph_text, GraphProto).SerializeToString() + len_record(
+        11, len_record(1, b"y") + len_record(2, type)
+    )
+    return from_text(f"ir_version: 8 {OPSET}", ModelProto).SerializeToString() + len_record(7, graph)
 
 
 CASES = {
     "type-value-case-set": Case(
         # Only the wire format can represent two members of a oneof: tensor_type (1), then sequence_type (4) of tensors.
-        _model_with_type_bytes(span(1, b"\x08\x01") + span(4, span(1, span(1, b"\x08\x01")))),
+        _model_with_type_bytes(len_record(1, b"\x08\x01") + len_record(4, len_record(1, len_record(1, b"\x08\x01")))),
         _model_with_input(f"sequence_type {{ elem_type {{ {_TENSOR} }} }}"),
         (f"{_TYPE_PATH}.sequence_type.elem_type", "graph.input[1].type"),
     ),
