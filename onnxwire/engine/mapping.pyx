@@ -2,14 +2,18 @@
 """Files mapped for reading."""
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from cython cimport critical_section, final
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 
 import os
 import sys
 
 cdef extern from "mapping.h" nogil:
+    ctypedef struct OwFileState:
+        uint64_t size
+    int ow_file_state(int fd, OwFileState* state)
     int ow_map(int fd, size_t size, uint8_t** start)
     void ow_unmap(uint8_t* start, size_t size)
+    void ow_skip_access_times(int fd)
     int ow_read_in(uint8_t* start, size_t size, size_t begin, size_t end, int fd)
 
 # Whether FileMapping is available. Python's mmap, the alternative, keeps a descriptor open per file, and a model may
@@ -32,8 +36,11 @@ cdef class FileMapping:
 
     @critical_section
     def __cinit__(self, int descriptor, Py_ssize_t size):
-        cdef int code
-        if size <= 0 or os.fstat(descriptor).st_size < size:
+        cdef OwFileState state
+        cdef int code = ow_file_state(descriptor, &state)
+        if code < 0:
+            raise OSError(-code, os.strerror(-code))
+        if size <= 0 or state.size < <uint64_t>size:
             raise ValueError("the mapping is longer than the file, or empty")
         code = ow_map(descriptor, <size_t>size, &self.start)
         if code < 0:
@@ -83,6 +90,14 @@ cdef class FileMapping:
             ow_unmap(self.start, <size_t>self.size)
             self.start = NULL
             self.size = 0
+
+
+def skip_access_times(int descriptor):
+    """Let later reads from a descriptor leave the file's access time unchanged, if the system allows this.
+
+    descriptor: one that the caller opened, because its duplicates are changed as well.
+    """
+    ow_skip_access_times(descriptor)
 
 
 def map_file(descriptor, size):

@@ -251,14 +251,11 @@ cdef const uint8_t* scan_copies(
         if far_record != NULL:
             copy = copy_far(far, p)
             short_steps = 0
-        elif <size_t>(p - far.store.start) < OW_FIRST_BYTES:
-            copy = NULL  # the first bytes of a large file are requested when it is opened
-        elif short_steps < MAX_SHORT_STEPS:
+        elif short_steps < MAX_SHORT_STEPS and <size_t>(p - far.store.start) >= OW_FIRST_BYTES:
             copy = copy_far(far, p)
             short_steps += 1
         else:
-            advise_far(far, p)
-            copy = NULL
+            copy = NULL  # the first bytes of the file, which were requested when it was opened, or many short records
 
 
 cdef const uint8_t* scan(

@@ -8,6 +8,7 @@ import stat
 
 from onnxwire.engine.document import Document
 from onnxwire.engine.input_file import open_input, read_input, read_stream
+from onnxwire.engine.mapping import map_file, skip_access_times
 from onnxwire.errors import DecodeError, SourceError
 
 TYPE_CHECKING = False
@@ -78,7 +79,9 @@ def _map_path(path: str, may_map: bool) -> Document:
     except (OSError, ValueError) as error:
         raise SourceError.from_os_error(error, path, _advice(path)) from None
     try:
-        return _map_descriptor(descriptor, path, may_map)
+        document = _map_descriptor(descriptor, path, may_map)
+        skip_access_times(descriptor)
+        return document
     except SourceError:
         raise
     except OSError as error:
@@ -109,8 +112,6 @@ def _map_cached(descriptor: int, name: str, may_map: bool) -> Document:
 
 def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
     """Return a document of an open file: mapped, if it is regular and may be mapped, else read to its end."""
-    from onnxwire.engine.mapping import map_file
-
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return Document(read_input(descriptor, name), name)

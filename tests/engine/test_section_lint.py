@@ -57,7 +57,7 @@ EXEMPT_FUNCTIONS = {
     "engine.document": {"__cinit__": NEW_OBJECT, "__dealloc__": "of Spans: " + OWN_MEMORY},
     "engine.encoder": {"__dealloc__": OWN_MEMORY},
     "engine.file_writer": {"__dealloc__": OWN_MEMORY, "copy_range": STATELESS, "write_buffer": STATELESS},
-    "engine.mapping": {"__dealloc__": OWN_MEMORY, "map_file": STATELESS},
+    "engine.mapping": {"__dealloc__": OWN_MEMORY, "map_file": STATELESS, "skip_access_times": STATELESS},
     "engine.numbers": {"__next__": ENTERS_SECTION},
     "engine.overlay": {"__dealloc__": "of Numbers: " + OWN_MEMORY},
     "engine.overlay_index": {"__dealloc__": "of RecentOverlays: " + OWN_MEMORY},

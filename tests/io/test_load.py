@@ -20,6 +20,7 @@ from wire import varint
 
 import onnxwire
 from onnxwire import errors
+from onnxwire.io.source import open_document
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODEL = EXAMPLES / "digits_cnn.onnx"
@@ -57,6 +58,30 @@ def test_a_file_object_loads_from_its_position(tmp_path: Path, data: bytes) -> N
     with MODEL.open("rb") as file:
         model = onnxwire.load(file)
     assert model.SerializeToString() == data
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the system has no fcntl")
+def test_loading_a_file_object_leaves_the_flags_of_its_descriptor_unchanged() -> None:
+    import fcntl
+
+    with MODEL.open("rb") as file:
+        flags = fcntl.fcntl(file, fcntl.F_GETFL)
+        with onnxwire.load(file) as model:
+            assert len(model.graph.node) > 0
+            assert fcntl.fcntl(file, fcntl.F_GETFL) == flags
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOATIME"), reason="the system has no O_NOATIME")
+def test_reads_after_loading_a_path_leave_the_access_time_unchanged(tmp_path: Path, data: bytes) -> None:
+    import fcntl
+
+    path = tmp_path / "own.onnx"  # the system refuses the flag for files of other users
+    path.write_bytes(data)
+    document = open_document(path)
+    try:
+        assert fcntl.fcntl(document.descriptor, fcntl.F_GETFL) & os.O_NOATIME
+    finally:
+        document.close()
 
 
 def test_a_pipe_loads(data: bytes) -> None:
