@@ -264,7 +264,7 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
         out.write(paint(scope, "bold") + "\n")
         for rule in scope_rules:
             severity = paint(f"{rule.severity:<7}", _COLORS[rule.severity])
-            versions = f" (IR {rule.since_ir or 1}-{rule.until_ir or ''})" if rule.since_ir or rule.until_ir else ""
+            versions = _ir_versions(rule)
             repair = " (--fix)" if rule.id in fixable_rules() else ""
             reason = f" ({rule.reason or '; '.join(rule.weaknesses)})" if rule.reason or rule.weaknesses else ""
             out.write(f"  {rule.id:<{width}}  {severity}  {rule.text}{paint(versions + reason + repair, 'dim')}\n")
@@ -273,3 +273,12 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
         out.write(paint("not checked", "bold") + "\n")
     for rule in unchecked_rules:
         out.write(f"  {rule.id:<{width}}  {unchecked()[rule.id]}\n")
+
+
+def _ir_versions(rule: Rule) -> str:
+    """Return the IR versions that a rule applies to, as " (IR 3 and later)", or "" for all versions."""
+    if rule.since_ir and rule.until_ir:
+        return f" (IR {rule.since_ir} to {rule.until_ir})"
+    if rule.until_ir:
+        return f" (IR {rule.until_ir} and earlier)"
+    return f" (IR {rule.since_ir} and later)" if rule.since_ir else ""

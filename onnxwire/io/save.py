@@ -104,9 +104,10 @@ def save(
     padding that readers skip.
 
     Raises SaveError if a file can't be written, and leaves the old files unchanged; SourceError if a file that contains
-    data of the message can't be read; TensorError for an inconsistent tensor that must be moved. Warns with
-    LargeFileWarning if the file has 2 GiB or more, and with ExternalDataWarning if external files that the model
-    refers to are missing from the new file's folder, or different there.
+    data of the message can't be read; TensorError for an inconsistent tensor that must be moved; TypeError for
+    storage_options with a local path. Warns with LargeFileWarning if the file has 2 GiB or more, and with
+    ExternalDataWarning if external files that the model refers to are missing from the new file's folder, or different
+    there.
     """
     from onnxwire.io.atomic_file import AtomicFile
     from onnxwire.io.references import check_references, references_of, reject_own_data_file
@@ -130,6 +131,8 @@ def save(
             upload(pieces, total, os.fspath(path), store, storage_options, progress)  # type: ignore[arg-type]
             _warn_of_size(total)
             return total
+    if storage_options is not None:
+        raise TypeError("storage_options= applies to addresses only, such as s3://bucket/model.onnx")
     file = AtomicFile(path) if isinstance(path, str | os.PathLike) else None
     if file is None and not hasattr(path, "write"):
         raise FieldTypeError(f"expected a path or a binary file object, not {type(path).__name__}")

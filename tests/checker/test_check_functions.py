@@ -2,9 +2,18 @@
 
 import pytest
 from check_case import graph_attribute, model, node, value
+from wire import len_record
 
 import onnxwire
-from onnxwire import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto
+from onnxwire import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    OperatorSetIdProto,
+    OperatorSetProto,
+)
 from onnxwire.checker.registry import rules
 
 _IMPORTS = [OperatorSetIdProto(version=17), OperatorSetIdProto(domain="a.b", version=1)]
@@ -96,3 +105,12 @@ def test_a_nested_graph_in_a_function_sees_only_values_of_the_function():
     assert _errors(model(f"input {{ {value('w')} }}", 10, fields=function)) == [
         ("graph-node-input-defined", "functions[0].node[0].attribute[0].g.node[1].input[0]")
     ]
+
+
+@pytest.mark.parametrize(("ir_version", "expected"), [(4, set()), (8, {"model-reserved-fields"})])
+def test_early_fields_of_a_function_are_reported_as_withdrawn_since_ir_version_8(ir_version, expected):
+    early_fields = b"\x10\x06\x18\x01"  # since_version 6 and status STABLE, the fields 2 and 3 of FunctionProto
+    function = FunctionProto(name="F", domain="a.b").SerializeToString() + early_fields
+    data = OperatorSetProto(ir_version=ir_version).SerializeToString() + len_record(9, function)  # 9: functions
+    select = ["model-reserved-fields", "model-unknown-fields"]
+    assert {problem.rule for problem in onnxwire.check(data, OperatorSetProto, select=select)} == expected

@@ -104,6 +104,12 @@ def test_a_model_built_from_scratch_is_saved(tmp_path):
     assert onnx.load(tmp_path / "m.onnx").graph.initializer[0].string_data == [weight]
 
 
+def test_storage_options_of_a_local_path_are_refused(path, tmp_path):
+    with pytest.raises(TypeError, match="applies to addresses"):
+        onnxwire.save(onnxwire.load(path), tmp_path / "new.onnx", storage_options={"region": "x"})
+    assert not (tmp_path / "new.onnx").exists()
+
+
 def test_a_file_object_is_written_to(path):
     our_model, official_bytes = load_edited(path)
     file = io.BytesIO()

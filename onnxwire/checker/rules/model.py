@@ -92,7 +92,7 @@ RULES = {
             "field {number} with wire type {wire} is not in the schema; it is preserved but not interpreted",
         ),
         "model-reserved-fields": (
-            lambda record: _has_number(record, _RESERVED),
+            lambda record: _has_number(record, _RESERVED) & ~_is_early_function_field(record),
             "field {number} was withdrawn from the schema; remove it",
         ),
     },
@@ -144,6 +144,12 @@ def _has_number(records: UnknownFields, numbers: dict[str, tuple[int, ...]]) -> 
     for name, type_numbers in numbers.items():
         result |= records.under(name) & np.isin(records.number, type_numbers)
     return result
+
+
+def _is_early_function_field(records: UnknownFields) -> Any:
+    """Return whether each record is a field of a function that IR versions up to 7 allow: since_version or status."""
+    is_early = (records.facts.ir_version or LATEST_IR_VERSION) <= 7
+    return records.under("FunctionProto") & is_early
 
 
 def _are_invalid_names(facts: Facts) -> Any:
