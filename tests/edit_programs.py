@@ -529,7 +529,7 @@ class ProgramGenerator:
         name = variable.name
         if action == "set":
             index = self.draw_index(variable)
-            # A negative index counts as out of range: its value is always valid, so that no line has two errors.
+            # An index out of range gets a valid value, so that no line has two errors. So does a negative index.
             is_in_range = index.isdigit() and int(index) < self.length_of(variable)
             new_value = draw_value(variable.type, self.rng, WRONG_TYPE_PROBABILITY if is_in_range else 0)
             return f"{name}[{index}] = {new_value}"

@@ -95,7 +95,7 @@ def test_an_operator_has_the_version_that_changed_it_last(opset, expected_versio
     assert operators().since_version("", "Add", opset) == expected_version
 
 
-def test_an_operator_of_a_later_opset_has_no_version():
+def test_an_operator_of_a_later_opset_or_an_unknown_domain_has_no_version():
     assert operators().since_version("", "Gelu", 19) is None
     assert operators().since_version("a.b", "Gelu", 19) is None
 

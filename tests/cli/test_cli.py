@@ -173,7 +173,7 @@ def test_raw_shows_tags_at_their_offsets() -> None:
             assert data[int(words[0])] >> 3 == int(words[1])
 
 
-def test_raw_without_a_type_lists_most_of_the_same_tags() -> None:
+def test_raw_without_a_type_lists_most_of_the_tags() -> None:
     def tags(lines: list[str]) -> set[tuple[str, str]]:
         return {(words[0], words[1].rstrip(":")) for words in map(str.split, lines[1:]) if words[0].isdigit()}
 

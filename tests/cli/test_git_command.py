@@ -310,7 +310,7 @@ def test_a_conflict_of_two_merge_bases_is_not_resolved_silently(git):
     for name in "ab":
         git("checkout", "-qb", name, "main")
         commit_producer(name)
-    # b merges a, and a merges the first commit of b, so that both commits are merge bases of a and b.
+    # b merges a, and a merges the first commit of b, so that the first commits of a and of b are both merge bases.
     for name, merged_commit in (("b", "a"), ("a", "b~1")):
         git("checkout", "-q", name)
         git("merge", "-q", merged_commit, status=1)

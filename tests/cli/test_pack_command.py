@@ -41,7 +41,7 @@ def check_refusal(result, text):
 
 
 def check_model(path):
-    """Assert that the official runtime loads the same model from a path."""
+    """Assert that the official runtime loads MODEL from a path."""
     model = onnx.load(path)
     for tensor, official_tensor in zip(model.graph.initializer, MODEL.graph.initializer, strict=True):
         np.testing.assert_array_equal(numpy_helper.to_array(tensor), numpy_helper.to_array(official_tensor))

