@@ -58,7 +58,7 @@ def names(elements):
     return [element.name for element in elements]
 
 
-def test_head_and_tail_compute_the_same_as_the_whole(extract_part):
+def test_head_and_tail_compute_the_same_values_as_the_whole(extract_part):
     head = extract_part("--outputs", "relu_1,sym_size_int_1")
     tail = extract_part("--inputs", "relu_1,sym_size_int_1", "--outputs", "logits")
     intermediate_values = compute(head, image=IMAGE)

@@ -94,7 +94,7 @@ def test_moving_weights_to_a_file_does_not_change_the_diff(git):
     assert git("diff") == ""
 
 
-def test_textconv_prints_the_same_as_dump_with_digests(git, capsys):
+def test_textconv_prints_the_same_text_as_dump_with_digests(git, capsys):
     assert main(["dump", str(DIGITS), "--digests"]) == 0
     text = capsys.readouterr().out
     assert main(["git", "textconv", str(DIGITS)]) == 0

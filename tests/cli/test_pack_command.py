@@ -186,7 +186,7 @@ def test_missing_data_is_named_and_found_in_the_external_root(folder):
     check_refusal(result, "nowhere: No such file or directory; --external-root must be an existing folder")
 
 
-def test_no_command_leaves_the_folder_of_a_model(folder):
+def test_no_file_outside_of_the_folder_of_a_model_is_read_or_written(folder):
     (folder / "inner").mkdir()
     (folder / "secret").write_bytes(bytes(4096))
     # A location above the model's folder.

@@ -181,7 +181,7 @@ def test_the_page_is_one_file_without_outside_requests(odd_model_path, tmp_path,
     assert not page.links and "://" not in text and "url(" not in text and "import" not in text
     assert "default-src 'none'" in text  # the page's own policy
     assert page.tags.count("tr") == 1 + 5
-    # Tensors without a finite element, or with a single value, have no histogram.
+    # The page has no histogram of a tensor without finite elements, or whose elements are equal.
     assert page.tags.count("svg") == 2
     assert "<b>" not in text and "&lt;b&gt;" in text
 

@@ -24,7 +24,7 @@ def expected(tmp_path_factory):
 
 
 @pytest.mark.parametrize("prelude", ["", HIDE_PROTOBUF], ids=["beside protobuf", "without protobuf"])
-def test_a_program_prints_the_same_with_the_switch(expected, prelude, tmp_path):
+def test_a_program_prints_the_same_output_with_the_switch(expected, prelude, tmp_path):
     assert run_python("-c", prelude + INSTALL_SWITCH + RUN_PROGRAM, PROGRAM, tmp_path) == expected
 
 

@@ -104,7 +104,7 @@ class Lockstep:
         return False
 
     def contents(self, i):
-        """Return the contents of all views of one side."""
+        """Return the contents of all views of one side. i: 0 for ours, 1 for the official one."""
         return {name: self.content(self.sides[i][name]) for name in self.views}
 
     def content(self, view):
