@@ -1,4 +1,4 @@
-"""`onnxwire info`, and the errors, exit statuses and help of all commands. Most tests run a command in a process."""
+"""`onnxwire info`, and the errors, exit statuses and help of all commands."""
 
 import contextlib
 import gc
@@ -26,6 +26,7 @@ FOREST = ROOT / "examples" / "iris_forest.onnx"
 
 
 def run(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    """Run a command in a separate process."""
     return forked_commands.run(*arguments, stdout=stdout, text=True, cwd=ROOT)
 
 
@@ -114,7 +115,7 @@ def encode_nested_type(levels: int) -> bytes:
     return data
 
 
-HOSTILE = {
+HOSTILE_MODELS = {
     # The fields are graph, input and type.
     "3,000 nested sequence types": onnx.ModelProto(
         ir_version=8, graph=onnx.GraphProto(input=[onnx.ValueInfoProto(name="x")])
@@ -131,10 +132,10 @@ HOSTILE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", HOSTILE_MODELS)
 def test_info_of_a_hostile_model_prints_less_than_20_000_characters(name: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile.onnx"
-    path.write_bytes(HOSTILE[name])
+    path.write_bytes(HOSTILE_MODELS[name])
     result = run("info", path)
     assert (result.returncode, result.stderr) == (0, "")
     assert len(result.stdout) < 20_000

@@ -30,18 +30,18 @@ class PageParser(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.attributes, self.open = [], [], []
+        self.tags, self.attributes, self.open_tags = [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
         self.attributes += attributes
         if tag not in ("meta", "br", "rect"):
-            self.open.append(tag)
+            self.open_tags.append(tag)
 
     def handle_endtag(self, tag):
         if tag != "rect":
-            assert self.open.pop() == tag
+            assert self.open_tags.pop() == tag
 
 
 def report_of(path, capsys):
@@ -207,7 +207,7 @@ def test_the_report_has_summary_tensors_and_operators(capsys):
 def test_the_report_is_self_contained(capsys):
     text = report_of(DIGITS, capsys)
     page = PageParser(text)
-    assert page.open == []
+    assert page.open_tags == []
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
     assert not {"src", "href", "onclick", "onload"} & {name for name, _ in page.attributes}
     assert "url(" not in text and "@import" not in text
@@ -222,7 +222,7 @@ def test_names_of_the_model_are_escaped(tmp_path, capsys):
     onnx.save(model, path)
     text = report_of(path, capsys)
     assert "<script" not in text
-    assert PageParser(text).open == []
+    assert PageParser(text).open_tags == []
 
 
 def test_an_empty_model_has_a_report(tmp_path, capsys):
@@ -243,7 +243,7 @@ def test_an_empty_model_has_a_report(tmp_path, capsys):
 def test_a_report_of_a_damaged_model_is_drawn(text, tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(onnxwire.from_text(text).SerializeToString())
-    assert PageParser(report_of(path, capsys)).open == []
+    assert PageParser(report_of(path, capsys)).open_tags == []
 
 
 def test_the_report_does_not_overwrite_the_model(tmp_path, capsys):
