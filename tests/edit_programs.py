@@ -179,7 +179,8 @@ class ProgramGenerator:
     """The lines of a random program.
 
     The caller runs each line, and calls `add_new_variable` if the line raised no exception.
-    mode: see MODES of fuzz_edits.py. "lockstep" means that both worlds run each line and are compared.
+    mode: "lockstep" if both worlds run each line and are compared, or "alone" or "threads": see `run_alone` and
+    `run_threads` of fuzz_edits.py.
     """
 
     def __init__(self, rng: random.Random, leader: World, mode: str, n_lines: int):
