@@ -34,7 +34,7 @@ INTEGERS = ["-1", "-3", "300", "0", "1", "2", "7", "127", "128", "70"]
 LARGE_INTEGERS = ["(1<<31)-1", "-(1<<31)", "(1<<32)-1", "1<<32", "(1<<63)-1", "-(1<<63)", "(1<<64)-1"]
 FLOATS = ["0.0", "-0.0", "1.5", "0.1", "1e39", "-2.5", "float('nan')", "float('inf')", "3"]
 TEXTS = ["''", "'a'", "'name'", "'b'", "'ä€𝄞'", "'x'*40", "'x'*300", "b'bytes'", "'\\0'"]
-OCTETS = ["b''", "b'a'", "b'\\xff\\0'", "b'x'*20", "b'x'*400", "b'abcdefgh'"]
+BYTE_STRINGS = ["b''", "b'a'", "b'\\xff\\0'", "b'x'*20", "b'x'*400", "b'abcdefgh'"]
 UNUSUAL_VALUES = [
     "None",
     "object()",
@@ -75,7 +75,7 @@ def draw_value(field, rng, wrong_probability=WRONG_TYPE_PROBABILITY) -> str:
     if field.type == FieldDescriptor.TYPE_STRING:
         return rng.choice(TEXTS)
     if field.type == FieldDescriptor.TYPE_BYTES:
-        return rng.choice(OCTETS)
+        return rng.choice(BYTE_STRINGS)
     if field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE):
         return rng.choice(FLOATS)
     return rng.choice(

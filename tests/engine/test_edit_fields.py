@@ -60,7 +60,7 @@ EXTRA_NAMES = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": Map
 
 
 @each("value", wire.VALUES)
-def test_a_field_accepts_or_rejects_a_value_as_officially(value):
+def test_a_field_accepts_or_rejects_a_value_as_in_the_official_runtime(value):
     def body(api):
         for name in SINGULAR_SCALARS:
             message = api.Everything()
@@ -70,7 +70,7 @@ def test_a_field_accepts_or_rejects_a_value_as_officially(value):
 
 
 @each("value", wire.VALUES)
-def test_a_keyword_accepts_or_rejects_a_value_as_officially(value):
+def test_a_keyword_accepts_or_rejects_a_value_as_in_the_official_runtime(value):
     def body(api):
         for name in SINGULAR_SCALARS:
             yield name, result_or_error(api.Everything, **{name: wire.VALUES[value]})
@@ -607,7 +607,7 @@ def test_fields_are_listed_and_encoded_by_number_regardless_of_the_order_of_assi
         g.input.add().type.tensor_type.shape.dim.add(); g.node.extend(g.node); g.node.MergeFrom(g.node)"""
     ),
 )
-def test_an_operation_makes_an_absent_message_present_as_officially(edit):
+def test_an_operation_makes_an_absent_message_present_as_in_the_official_runtime(edit):
     def body(api):
         message = api.ModelProto()
         result = result_or_error(eval, edit, {**vars(api), "g": message.graph, "copy": copy, "pickle": pickle})
@@ -624,7 +624,7 @@ def test_an_operation_makes_an_absent_message_present_as_officially(edit):
         d.__setitem__(slice(None), [1]); d == []; np.array(d); len(d); copy.deepcopy(d); d[:]"""
     ),
 )
-def test_an_operation_on_numbers_makes_their_absent_message_present_as_officially(edit):
+def test_an_operation_on_numbers_makes_their_absent_message_present_as_in_the_official_runtime(edit):
     def body(api):
         message = api.SparseTensorProto()
         result = result_or_error(eval, edit, {"d": message.values.dims, "copy": copy, "np": np})

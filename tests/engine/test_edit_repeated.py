@@ -76,7 +76,7 @@ VALUE_EDITS = {
 
 @each("value", wire.VALUES)
 @each("edit", VALUE_EDITS)
-def test_a_sequence_accepts_or_rejects_a_value_as_officially(edit, value):
+def test_a_sequence_accepts_or_rejects_a_value_as_in_the_official_runtime(edit, value):
     def body(api):
         for name in REPEATED_FIELDS:
             message = api.Everything(**{name: sample_values(name)})
@@ -90,7 +90,7 @@ def test_a_sequence_accepts_or_rejects_a_value_as_officially(edit, value):
 
 
 @each("value", wire.VALUES)
-def test_extend_accepts_the_same_iterables_as_officially(value):
+def test_extend_accepts_the_same_iterables_as_in_the_official_runtime(value):
     def body(api):
         for name in REPEATED_FIELDS:
             for method in ("extend", "MergeFrom"):
@@ -108,7 +108,7 @@ DTYPES = snippets("?; i1; i2; i4; i8; u1; u2; u4; u8; f2; f4; f8; c8; O; >i4; >f
 
 @pytest.mark.filterwarnings("ignore:Casting complex")
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_sequence_accepts_or_rejects_an_array_as_officially(dtype):
+def test_a_sequence_accepts_or_rejects_an_array_as_in_the_official_runtime(dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         array = np.array([0, 1, 2, 100, 2, 1, 0], "i8").astype(dtype)
@@ -126,7 +126,7 @@ def test_a_sequence_accepts_or_rejects_an_array_as_officially(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u4", "u8", "f4", "f8"])
-def test_the_limits_of_a_dtype_are_accepted_or_rejected_as_officially(dtype):
+def test_the_limits_of_a_dtype_are_accepted_or_rejected_as_in_the_official_runtime(dtype):
     limits = (np.finfo if dtype[0] == "f" else np.iinfo)(dtype)
     array = np.array([limits.min, limits.max], dtype)
 
