@@ -142,7 +142,7 @@ def test_a_problem_is_immutable_and_can_be_compared_hashed_and_pickled():
         problem.rule = "other"
 
 
-def test_damaged_bytes_raise_decode_error():
+def test_damaged_or_empty_bytes_raise_decode_error():
     data = onnxwire.from_text(model(node("a", "b"))).SerializeToString()
     with pytest.raises(onnxwire.DecodeError):
         onnxwire.check(data[:-3])

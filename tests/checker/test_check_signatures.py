@@ -286,7 +286,7 @@ com.example\tOld\t2\tX:int64\tY:int64\t\t\tdeprecated
 
 
 def vendor_model(version, *arguments, **keywords):
-    """Return a model with a node, which imports a version of com.example. arguments, keywords: those of `node`."""
+    """Return a model that imports a version of com.example and has a node. arguments, keywords: those of `node`."""
     return model(
         X + node(*arguments, **keywords), opset=f'{OPSET} opset_import {{ domain: "com.example" version: {version} }}'
     )

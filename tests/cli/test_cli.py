@@ -179,7 +179,7 @@ def test_raw_without_a_type_lists_most_of_the_tags() -> None:
         return {(words[0], words[1].rstrip(":")) for words in map(str.split, lines[1:]) if words[0].isdigit()}
 
     typed_tags, untyped_tags = tags(raw_lines(DIGITS)), tags(raw_lines(DIGITS, "--type", "none"))
-    # Without a table an empty or textual message can't be distinguished from a string, so it is not opened.
+    # Without a table an empty or textual message can't be distinguished from a string, so its fields are not listed.
     assert untyped_tags <= typed_tags
     assert len(untyped_tags) > len(typed_tags) / 2
 
@@ -314,7 +314,7 @@ assert gc.get_threshold()[0] > before and gc.get_freeze_count() > 1000
     assert result.stdout.decode().split() == ["onnxwire", onnxwire.__version__]
 
 
-def test_without_arguments_the_help_is_printed() -> None:
+def test_help_and_version_are_printed() -> None:
     result = run()
     assert "onnxwire info model.onnx" in result.stdout
     assert "examples:" in run("info", "--help").stdout

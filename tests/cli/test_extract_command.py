@@ -193,7 +193,7 @@ def test_the_part_may_replace_the_model(tmp_path):
     assert compute(str(path), image=IMAGE)[0].shape == (3, 32, 8, 8)
 
 
-def test_the_library_does_not_change_the_model():
+def test_the_library_does_not_change_the_model_and_rejects_unknown_names():
     with onnxwire.load(DIGITS) as model:
         part = onnxwire.extract(model, ["image"], ["relu"])
         assert len(part.graph.node) == 3
