@@ -107,11 +107,8 @@ def test_a_redirect_page_that_no_browser_opened_is_removed_at_the_end(tmp_path, 
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setenv("BROWSER", "true")
     with serving(DIGITS) as process:
-        process.stdout.readline()
-        for _ in range(200):
-            if os.listdir(tmp_path / "temporary"):
-                break
-            time.sleep(0.05)
+        process.stderr.readline()  # the process prints this line when it has written the page
+        assert os.listdir(tmp_path / "temporary")
         assert end(process)[1] == 0
     assert os.listdir(tmp_path / "temporary") == []
 
