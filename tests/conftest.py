@@ -42,8 +42,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
     """Return the number of processors that this process may use, plus one. xdist with psutil would count all cores.
 
     Returns None, for xdist's number, if PYTEST_XDIST_AUTO_NUM_WORKERS is set or the system does not report the
-    processors. Workers wait for child processes, servers and browsers a fifth of the time. The additional worker uses
-    this time.
+    processors. The additional worker uses the time in which others wait for child processes, servers and browsers.
     """
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ or not hasattr(os, "sched_getaffinity"):
         return None

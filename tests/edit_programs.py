@@ -34,7 +34,7 @@ INTEGERS = ["-1", "-3", "300", "0", "1", "2", "7", "127", "128", "70"]
 LARGE_INTEGERS = ["(1<<31)-1", "-(1<<31)", "(1<<32)-1", "1<<32", "(1<<63)-1", "-(1<<63)", "(1<<64)-1"]
 FLOATS = ["0.0", "-0.0", "1.5", "0.1", "1e39", "-2.5", "float('nan')", "float('inf')", "3"]
 TEXTS = ["''", "'a'", "'name'", "'b'", "'ä€𝄞'", "'x'*40", "'x'*300", "b'bytes'", "'\\0'"]
-OCTETS = ["b''", "b'a'", "b'\\xff\\0'", "b'x'*20", "b'x'*400", "b'abcdefgh'"]
+BYTE_STRINGS = ["b''", "b'a'", "b'\\xff\\0'", "b'x'*20", "b'x'*400", "b'abcdefgh'"]
 UNUSUAL_VALUES = [
     "None",
     "object()",
@@ -75,7 +75,7 @@ def draw_value(field, rng, wrong_probability=WRONG_TYPE_PROBABILITY) -> str:
     if field.type == FieldDescriptor.TYPE_STRING:
         return rng.choice(TEXTS)
     if field.type == FieldDescriptor.TYPE_BYTES:
-        return rng.choice(OCTETS)
+        return rng.choice(BYTE_STRINGS)
     if field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE):
         return rng.choice(FLOATS)
     return rng.choice(
@@ -179,7 +179,8 @@ class ProgramGenerator:
     """The lines of a random program.
 
     The caller runs each line, and calls `add_new_variable` if the line raised no exception.
-    mode: see MODES of fuzz_edits.py. "lockstep" means that both worlds run each line and are compared.
+    mode: "lockstep" if both worlds run each line and are compared, or "alone" or "threads": see `run_alone` and
+    `run_threads` of fuzz_edits.py.
     """
 
     def __init__(self, rng: random.Random, leader: World, mode: str, n_lines: int):
@@ -529,7 +530,7 @@ class ProgramGenerator:
         name = variable.name
         if action == "set":
             index = self.draw_index(variable)
-            # A negative index counts as out of range: its value is always valid, so that no line has two errors.
+            # An index out of range gets a valid value, so that no line has two errors. So does a negative index.
             is_in_range = index.isdigit() and int(index) < self.length_of(variable)
             new_value = draw_value(variable.type, self.rng, WRONG_TYPE_PROBABILITY if is_in_range else 0)
             return f"{name}[{index}] = {new_value}"

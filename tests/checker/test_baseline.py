@@ -1,4 +1,4 @@
-"""Tests that `check(baseline=...)` reports only problems that a trusted model does not have, regardless of names."""
+"""Tests that `check(baseline=...)` omits the problems of a trusted model, also if nodes and values are renamed."""
 
 import json
 import subprocess

@@ -142,7 +142,7 @@ def test_a_problem_is_immutable_and_can_be_compared_hashed_and_pickled():
         problem.rule = "other"
 
 
-def test_damaged_bytes_raise_decode_error():
+def test_damaged_or_empty_bytes_raise_decode_error():
     data = onnxwire.from_text(model(node("a", "b"))).SerializeToString()
     with pytest.raises(onnxwire.DecodeError):
         onnxwire.check(data[:-3])
@@ -283,7 +283,7 @@ def test_problems_need_less_than_16_bytes_per_tensor():
     data = ModelProto(graph={"initializer": [onnxwire.TensorProto()] * n_tensors}).SerializeToString()
 
     def measure(limit=None):
-        """Return the number of problems, and the number of bytes that they take in memory. limit: per rule."""
+        """Return the number of problems, and the number of bytes that they take in memory. limit: of `check`."""
         onnxwire.check(data, limit=limit)
         tracemalloc.start()
         try:
@@ -295,7 +295,7 @@ def test_problems_need_less_than_16_bytes_per_tensor():
     # The columns of the document are subtracted: they determine paths, and are needed even for one problem.
     n_problems, column_bytes = measure(limit=1)
     n_all_problems, all_bytes = measure()
-    # Each tensor breaks three rules; its row takes 4 bytes in each of them.
+    # Each tensor breaks three rules, and each problem takes 4 bytes.
     assert n_problems < 20 and n_all_problems > 3 * n_tensors and all_bytes - column_bytes < 16 * n_tensors
 
 

@@ -388,7 +388,7 @@ PROTOS = sorted(Path(onnx.__file__).parent.glob("*.proto"))
 
 
 def table_rows(heading):
-    """Return the rows of a table of PAGE: rule ids, the accepted or rejected model, and the source."""
+    """Return the rows of a table of PAGE: rule ids, the description of the model, and the source."""
     lines = PAGE.partition(f"### {heading}\n")[2].partition("\n#")[0].strip().splitlines()
     cells = [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in lines[2:]]
     return [

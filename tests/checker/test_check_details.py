@@ -13,7 +13,7 @@ def _rules_and_paths(text, type=ModelProto, select="error"):
 
 
 def _sharded_node(dims):
-    """Return a node that divides x on two devices. dims: the entries sharded_dim."""
+    """Return a node that divides x on two devices. dims: the entries of sharded_dim."""
     spec = f'sharding_spec {{ tensor_name: "x" device: [0, 1] {dims} }}'
     return f'node {{ op_type: "A" input: "x" device_configurations {{ configuration_id: "c" {spec} }} }}'
 

@@ -413,7 +413,7 @@ def test_the_original_is_unchanged_if_writing_fails(failure, tmp_path, monkeypat
 
 
 def test_many_elements_of_a_long_list_are_removed_at_once():
-    # Removing 175,000 of 200,000 elements one by one would move 20 billion elements, which takes minutes.
+    # Removing 175,000 of 200,000 elements one by one would move billions of elements, which takes minutes.
     infos = [ValueInfoProto(name=f"v{i}") for i in range(50_000) for _ in range(4)]
     nodes = [NodeProto(op_type="A", output=[f"v{i}"]) for i in range(25_000)]
     message = ModelProto.FromString(

@@ -95,7 +95,7 @@ def test_an_operator_has_the_version_that_changed_it_last(opset, expected_versio
     assert operators().since_version("", "Add", opset) == expected_version
 
 
-def test_an_operator_of_a_later_opset_has_no_version():
+def test_an_operator_of_a_later_opset_or_an_unknown_domain_has_no_version():
     assert operators().since_version("", "Gelu", 19) is None
     assert operators().since_version("a.b", "Gelu", 19) is None
 
@@ -286,7 +286,7 @@ com.example\tOld\t2\tX:int64\tY:int64\t\t\tdeprecated
 
 
 def vendor_model(version, *arguments, **keywords):
-    """Return a model with a node, which imports a version of com.example. arguments, keywords: those of `node`."""
+    """Return a model that imports a version of com.example and has a node. arguments, keywords: those of `node`."""
     return model(
         X + node(*arguments, **keywords), opset=f'{OPSET} opset_import {{ domain: "com.example" version: {version} }}'
     )

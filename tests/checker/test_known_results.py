@@ -1,4 +1,4 @@
-"""Tests that results which are reused for equal nodes and calls are those of separate evaluations."""
+"""Tests of results that are reused for equal nodes and calls, and of the order and recursion of functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DOMAIN = "own"
 
 
 def _model(nodes, constants=(), functions=(), inputs=("x",)):
-    """Return the bytes of a model. constants: arrays by name."""
+    """Return the bytes of a model. constants: arrays by name. inputs: names of inputs of shape [4, 4]."""
     graph = helper.make_graph(
         nodes,
         "g",
@@ -148,7 +148,7 @@ def test_the_evaluation_of_a_long_chain_of_functions_stops_once_at_the_limit_of_
 
 
 @each("n", [1, 2, 5])
-def test_recursive_functions_are_not_evaluated(n):
+def test_recursive_functions_are_detected_before_a_limit_ends_their_evaluation(n):
     functions = [
         _function(f"f{i}", [_call(f"f{(i + 1) % n}", ["v"], ["o"]) for _ in range(50)], ["v"], ["o"]) for i in range(n)
     ]

@@ -48,7 +48,7 @@ def _if_node(*nodes, condition="x"):
     )
 
 
-# Models; the keys say how the weight w is used.
+# By the use of the weight w: the model.
 LIVE_WEIGHT_MODELS = {
     "directly": _model([_node("Add", "x w", "y")]),
     "through nodes": _model([_node("Neg", "w", "a"), _node("Add", "x a", "y")]),

@@ -25,7 +25,7 @@ def test_a_location_that_programs_interpret_differently_has_a_fault(location):
     assert location_fault(location)
 
 
-def test_the_fault_of_a_path_to_an_outer_folder_is_not_one_of_windows():
+def test_the_parts_dot_and_dot_dot_are_not_reported_as_trailing_dots():
     assert "lead out of the model's folder" in location_fault("../w.bin")
     assert location_fault("./w.bin") == ""
     assert "ends with a dot" in location_fault("folder./w.bin")

@@ -288,6 +288,7 @@ def test_the_evaluation_of_nested_loops_stops_when_the_budget_is_exhausted():
     assert _bounds(_loop_model(body, 1 << 40)).budget > -100_000
 
 
+# By name: nodes that compute y, and the shape of y.
 SHAPED_NODES = {
     "axis of OneHot": ([_node("OneHot", ["i", "depth", "off_on"], axis=0)], [5, 2, 3]),
     "last axis of OneHot": ([_node("OneHot", ["i", "depth", "off_on"])], [2, 3, 5]),

@@ -17,7 +17,7 @@ ENCODINGS = {
     "base64 in a URL": base64.urlsafe_b64encode,
     "base64 twice": lambda data: base64.b64encode(base64.b64encode(data)),
     "base64 backwards": lambda data: base64.b64encode(data)[::-1],
-    "base64 in a data address": lambda data: b"data:text/plain;base64," + base64.b64encode(data),
+    "base64 in a data URL": lambda data: b"data:text/plain;base64," + base64.b64encode(data),
     "base32": base64.b32encode,
     "base85": base64.b85encode,
     "Ascii85": base64.a85encode,

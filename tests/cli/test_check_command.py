@@ -93,6 +93,7 @@ def test_a_valid_file_is_one_line_on_a_terminal(tmp_path):
 def test_notes_are_listed_on_request(tmp_path, options):
     path = write(tmp_path / "m.onnx", MODEL_WITH_NOTE)
     lines = check(path, *options).stdout.decode().splitlines()
+    # The two notes of one rule are on one line.
     assert len(lines) == 2 and all(line.startswith(f"{path}: note: ") for line in lines)
 
 
@@ -299,7 +300,7 @@ def test_json_has_the_results_of_the_library(tmp_path, broken_path):
 
 
 def sarif(*arguments, **options):
-    """Run `check --sarif`; return the log, which is checked, and the completed process."""
+    """Run `check --sarif` and check the log; return the log and the completed process."""
     process = check(*arguments, "--sarif", **options)
     log = json.loads(process.stdout)
     check_log(log, "--untrusted" in arguments)

@@ -1,4 +1,4 @@
-"""`onnxwire info`, and the errors, exit statuses and help of all commands. Most tests run a command in a process."""
+"""`onnxwire info`, and the errors, exit statuses and help of all commands."""
 
 import contextlib
 import gc
@@ -26,6 +26,7 @@ FOREST = ROOT / "examples" / "iris_forest.onnx"
 
 
 def run(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    """Run a command in a separate process."""
     return forked_commands.run(*arguments, stdout=stdout, text=True, cwd=ROOT)
 
 
@@ -114,7 +115,7 @@ def encode_nested_type(levels: int) -> bytes:
     return data
 
 
-HOSTILE = {
+HOSTILE_MODELS = {
     # The fields are graph, input and type.
     "3,000 nested sequence types": onnx.ModelProto(
         ir_version=8, graph=onnx.GraphProto(input=[onnx.ValueInfoProto(name="x")])
@@ -131,10 +132,10 @@ HOSTILE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", HOSTILE_MODELS)
 def test_info_of_a_hostile_model_prints_less_than_20_000_characters(name: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile.onnx"
-    path.write_bytes(HOSTILE[name])
+    path.write_bytes(HOSTILE_MODELS[name])
     result = run("info", path)
     assert (result.returncode, result.stderr) == (0, "")
     assert len(result.stdout) < 20_000
@@ -173,12 +174,12 @@ def test_raw_shows_tags_at_their_offsets() -> None:
             assert data[int(words[0])] >> 3 == int(words[1])
 
 
-def test_raw_without_a_type_lists_most_of_the_same_tags() -> None:
+def test_raw_without_a_type_lists_most_of_the_tags() -> None:
     def tags(lines: list[str]) -> set[tuple[str, str]]:
         return {(words[0], words[1].rstrip(":")) for words in map(str.split, lines[1:]) if words[0].isdigit()}
 
     typed_tags, untyped_tags = tags(raw_lines(DIGITS)), tags(raw_lines(DIGITS, "--type", "none"))
-    # Without a table an empty or textual message can't be distinguished from a string, so it is not opened.
+    # Without a table an empty or textual message can't be distinguished from a string, so its fields are not listed.
     assert untyped_tags <= typed_tags
     assert len(untyped_tags) > len(typed_tags) / 2
 
@@ -313,7 +314,7 @@ assert gc.get_threshold()[0] > before and gc.get_freeze_count() > 1000
     assert result.stdout.decode().split() == ["onnxwire", onnxwire.__version__]
 
 
-def test_without_arguments_the_help_is_printed() -> None:
+def test_help_and_version_are_printed() -> None:
     result = run()
     assert "onnxwire info model.onnx" in result.stdout
     assert "examples:" in run("info", "--help").stdout

@@ -58,7 +58,7 @@ def names(elements):
     return [element.name for element in elements]
 
 
-def test_head_and_tail_compute_the_same_as_the_whole(extract_part):
+def test_head_and_tail_compute_the_same_values_as_the_whole(extract_part):
     head = extract_part("--outputs", "relu_1,sym_size_int_1")
     tail = extract_part("--inputs", "relu_1,sym_size_int_1", "--outputs", "logits")
     intermediate_values = compute(head, image=IMAGE)
@@ -193,7 +193,7 @@ def test_the_part_may_replace_the_model(tmp_path):
     assert compute(str(path), image=IMAGE)[0].shape == (3, 32, 8, 8)
 
 
-def test_the_library_does_not_change_the_model():
+def test_the_library_does_not_change_the_model_and_rejects_unknown_names():
     with onnxwire.load(DIGITS) as model:
         part = onnxwire.extract(model, ["image"], ["relu"])
         assert len(part.graph.node) == 3

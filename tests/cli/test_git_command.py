@@ -94,7 +94,7 @@ def test_moving_weights_to_a_file_does_not_change_the_diff(git):
     assert git("diff") == ""
 
 
-def test_textconv_prints_the_same_as_dump_with_digests(git, capsys):
+def test_textconv_prints_the_same_text_as_dump_with_digests(git, capsys):
     assert main(["dump", str(DIGITS), "--digests"]) == 0
     text = capsys.readouterr().out
     assert main(["git", "textconv", str(DIGITS)]) == 0
@@ -310,7 +310,7 @@ def test_a_conflict_of_two_merge_bases_is_not_resolved_silently(git):
     for name in "ab":
         git("checkout", "-qb", name, "main")
         commit_producer(name)
-    # b merges a, and a merges the first commit of b, so that both commits are merge bases of a and b.
+    # b merges a, and a merges the first commit of b, so that the first commits of a and of b are both merge bases.
     for name, merged_commit in (("b", "a"), ("a", "b~1")):
         git("checkout", "-q", name)
         git("merge", "-q", merged_commit, status=1)

@@ -20,7 +20,7 @@ DOCS = ROOT / "docs"
 DIGITS = str(ROOT / "examples" / "digits_cnn.onnx")
 
 
-def options_of() -> dict[str, list[tuple[str, ...]]]:
+def options_by_command() -> dict[str, list[tuple[str, ...]]]:
     """Return the options of each command; an option is a tuple of its spellings."""
     (commands,) = (action for action in make_parser(SUMMARIES)._actions if action.dest == "command")
     return {
@@ -33,7 +33,7 @@ def options_of() -> dict[str, list[tuple[str, ...]]]:
     }
 
 
-OPTIONS = options_of()
+OPTIONS = options_by_command()
 
 
 @cache
@@ -80,7 +80,7 @@ def test_every_option_is_used_by_a_test(command: str) -> None:
     assert unused_options == [], f"no file of tests/ that names the command {command} uses these options"
 
 
-# Arguments with which each command draws a progress bar; OUT stands for a path at which nothing exists.
+# Arguments with which each command draws a progress bar; OUT is replaced by a path at which nothing exists.
 DRAWING_ARGUMENTS = {
     "show": ["tensor:classifier.3.weight"],
     "stats": [],

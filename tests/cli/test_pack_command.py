@@ -41,7 +41,7 @@ def check_refusal(result, text):
 
 
 def check_model(path):
-    """Assert that the official runtime loads the same model from a path."""
+    """Assert that the official runtime loads MODEL from a path."""
     model = onnx.load(path)
     for tensor, official_tensor in zip(model.graph.initializer, MODEL.graph.initializer, strict=True):
         np.testing.assert_array_equal(numpy_helper.to_array(tensor), numpy_helper.to_array(official_tensor))
@@ -186,7 +186,7 @@ def test_missing_data_is_named_and_found_in_the_external_root(folder):
     check_refusal(result, "nowhere: No such file or directory; --external-root must be an existing folder")
 
 
-def test_no_command_leaves_the_folder_of_a_model(folder):
+def test_no_file_outside_of_the_folder_of_a_model_is_read_or_written(folder):
     (folder / "inner").mkdir()
     (folder / "secret").write_bytes(bytes(4096))
     # A location above the model's folder.

@@ -60,7 +60,7 @@ def test_a_value_is_renamed_everywhere(rename_in_model, old):
     assert rename_in_model(nested_model(), old, "new") == replace_names(nested_model(), **{old: "new"})
 
 
-def test_the_renamed_model_computes_the_same(rename_in_model):
+def test_the_renamed_model_computes_the_same_values(rename_in_model):
     renamed_model = rename_in_model(nested_model(), "x", "image", "h", "hidden", "w", "weight")
     session = onnxruntime.InferenceSession(renamed_model.SerializeToString())
     assert session.run(["z"], {"image": np.float32([1, 2]), "flag": np.array(False)})[0].tolist() == [4, 12]

@@ -143,7 +143,7 @@ def test_values_of_fields_are_printed(path: str, text: str, capsys) -> None:
     assert run(capsys, DIGITS, path) == text
 
 
-def test_bytes_are_printed_in_hexadecimal(capsys) -> None:
+def test_bytes_are_printed_in_hexadecimal_and_one_byte_in_decimal(capsys) -> None:
     lines = run(capsys, DIGITS, "graph.initializer[0].raw_data").splitlines()
     assert lines[0].split("  ")[1] == MODEL.graph.initializer[0].raw_data[:16].hex(" ")
     assert lines[-1].startswith("and 320 more bytes")

@@ -166,22 +166,22 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[str] = []
-        self.links: list[str] = []
+        self.link_attributes: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.links += [key for key, _ in attrs if key in ("src", "href", "srcset", "action")]
+        self.link_attributes += [key for key, _ in attrs if key in ("src", "href", "srcset", "action")]
 
 
 def test_the_page_is_one_file_without_outside_requests(odd_model_path, tmp_path, capsys) -> None:
     run(capsys, odd_model_path, "--plot", tmp_path / "w.html")
     text = (tmp_path / "w.html").read_text()
     page = Page(text)
-    assert not page.links and "://" not in text and "url(" not in text and "import" not in text
+    assert not page.link_attributes and "://" not in text and "url(" not in text and "import" not in text
     assert "default-src 'none'" in text  # the page's own policy
     assert page.tags.count("tr") == 1 + 5
-    # Tensors without a finite element, or with a single value, have no histogram.
+    # The page has no histogram of a tensor without finite elements, or whose elements are equal.
     assert page.tags.count("svg") == 2
     assert "<b>" not in text and "&lt;b&gt;" in text
 

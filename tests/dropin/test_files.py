@@ -1,4 +1,4 @@
-"""With the drop-in switch, changes to the files of loaded models have no effect or cause errors.
+"""With the switch of `onnxwire.dropin`, changes to the files of loaded models have no effect or cause errors.
 
 Also tests the use of memory and of file descriptors.
 """

@@ -1,4 +1,7 @@
-"""Programs written for `onnx` behave the same with onnxwire in place of protobuf. Each runs in a separate process."""
+"""Programs written for `onnx` behave with the switch as with protobuf. Each runs in a separate process.
+
+The switch, a part of `onnxwire.dropin`, makes `import onnx` use the classes of onnxwire.
+"""
 
 import os
 import py_compile
@@ -24,7 +27,7 @@ def expected(tmp_path_factory):
 
 
 @pytest.mark.parametrize("prelude", ["", HIDE_PROTOBUF], ids=["beside protobuf", "without protobuf"])
-def test_a_program_prints_the_same_with_the_switch(expected, prelude, tmp_path):
+def test_a_program_prints_the_same_output_with_the_switch(expected, prelude, tmp_path):
     assert run_python("-c", prelude + INSTALL_SWITCH + RUN_PROGRAM, PROGRAM, tmp_path) == expected
 
 
@@ -95,8 +98,8 @@ def test_a_program_runs_as_python_runs_it(arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     outputs = []
-    for switch in ([], ["-m", "onnxwire.dropin"]):
-        command = [sys.executable, *switch, *arguments]
+    for dropin_words in ([], ["-m", "onnxwire.dropin"]):
+        command = [sys.executable, *dropin_words, *arguments]
         result = subprocess.run(command, input=PRINTING_PROGRAM, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
         outputs.append(result.stdout)
@@ -111,8 +114,8 @@ def test_a_script_that_is_absent_fails_with_the_status_of_python(tmp_path, monke
 
 def test_a_traceback_names_the_script(tmp_path):
     (tmp_path / "fails.py").write_text("def f():\n    1 / 0\n\n\nf()\n")
-    for switch in ([], ["-m", "onnxwire.dropin"]):
-        stderr_text = run_python(*switch, tmp_path / "fails.py", status=1)
+    for dropin_words in ([], ["-m", "onnxwire.dropin"]):
+        stderr_text = run_python(*dropin_words, tmp_path / "fails.py", status=1)
         assert f'File "{tmp_path / "fails.py"}", line 2, in f\n    1 / 0' in stderr_text
 
 
@@ -403,7 +406,9 @@ Holder = message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTy
 """
 
 
-@pytest.mark.parametrize("first_import", ["", "import google.protobuf.descriptor_pool\n"], ids=["later", "pool first"])
+@pytest.mark.parametrize(
+    "first_import", ["", "import google.protobuf.descriptor_pool\n"], ids=["switch first", "pool first"]
+)
 def test_messages_of_other_packages_may_contain_messages_of_onnx(first_import):
     code = PROGRAM_WITH_HOLDER + (
         "from google.protobuf import any_pb2, symbol_database, text_format, unknown_fields\n"

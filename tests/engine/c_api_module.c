@@ -149,14 +149,14 @@ static PyObject *release_late(PyObject *module, PyObject *handles) {
 
 /* Make a capsule with a copy of onnxwire's function table, in which version and size are replaced by the arguments. */
 static PyObject *make_capsule(PyObject *module, PyObject *arguments) {
-    static ow_python_api fake;
+    static ow_python_api fake_api;
     unsigned version, size;
     (void)module;
     if (!PyArg_ParseTuple(arguments, "II", &version, &size)) return NULL;
-    fake = *api;
-    fake.version = version;
-    fake.size = size;
-    return PyCapsule_New(&fake, ONNXWIRE_PYTHON_CAPSULE, NULL);
+    fake_api = *api;
+    fake_api.version = version;
+    fake_api.size = size;
+    return PyCapsule_New(&fake_api, ONNXWIRE_PYTHON_CAPSULE, NULL);
 }
 
 static PyMethodDef methods[] = {

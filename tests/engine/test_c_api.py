@@ -260,7 +260,7 @@ def test_pieces_are_unchanged_by_edits(api, tmp_path):
         api.check(handle)
 
 
-def test_pieces_outlive_every_python_object(api, tmp_path):
+def test_pieces_outlive_their_message(api, tmp_path):
     model = ow.load(save_model(tmp_path))
     expected = model.SerializeToString()
     handle = api.export_message(model)

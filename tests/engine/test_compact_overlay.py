@@ -105,7 +105,7 @@ def test_many_parsed_or_cleared_messages_keep_their_content():
 
 
 def test_a_message_changed_by_parsing_takes_little_memory():
-    def bytes_for_each(n):
+    def bytes_per_node(n):
         model = model_of_nodes(onnxwire, n)
         encoded = onnxwire.NodeProto(op_type="b", name="made").SerializeToString()
         tracemalloc.start()
@@ -117,7 +117,7 @@ def test_a_message_changed_by_parsing_takes_little_memory():
         finally:
             tracemalloc.stop()
 
-    assert bytes_for_each(10_000) < 600
+    assert bytes_per_node(10_000) < 600
 
 
 def test_earlier_views_and_sequences_see_later_edits():

@@ -324,7 +324,7 @@ def test_a_sequence_has_the_official_elements_after_a_removal(code, is_parsed):
     ),
 )
 @pytest.mark.parametrize("name", ["dims", "float_data", "string_data"])
-def test_a_sequence_of_scalars_is_emptied_or_removed_as_officially(name, code, is_parsed):
+def test_a_sequence_of_scalars_is_emptied_or_removed_as_in_the_official_runtime(name, code, is_parsed):
     def body(api):
         tensor = api.TensorProto(dims=[1, 2], float_data=[0.5, 1.5], string_data=[b"a", b"b"])
         tensor = api.TensorProto.FromString(tensor.SerializeToString()) if is_parsed else tensor
@@ -406,7 +406,7 @@ def test_a_child_that_is_copied_over_its_parent_becomes_independent(is_parsed):
 
 
 @BUILT_OR_PARSED
-def test_a_message_in_a_oneof_becomes_independent_as_officially(is_parsed):
+def test_a_message_in_a_oneof_becomes_independent_as_in_the_official_runtime(is_parsed):
     # The bytes `\x80\x05\1` are pick_int = 1.
     edits = snippets(
         r"""e.pick_int = 5; e.pick_text = 'a'; e.pick_far.SetInParent(); e.MergeFrom(E(pick_int=5)); e.pick_shade = 0;
@@ -429,7 +429,7 @@ def test_a_message_in_a_oneof_becomes_independent_as_officially(is_parsed):
 
 
 def test_writing_to_an_absent_member_of_a_oneof_makes_it_the_present_member():
-    # In upb, clearing an absent member that has a view clears the member that is set; so this test does not clear it.
+    # In upb, clearing an absent member that has a view clears the present member, so no edit clears pick_message.
     def body(api):
         for code in snippets("e.pick_int = 5; e.pick_far.SetInParent(); e.ClearField('pick'); e.pick_message"):
             message = api.Everything(pick_text="a")
@@ -460,7 +460,7 @@ def test_children_outlive_their_parents(is_parsed):
 
 
 @BUILT_OR_PARSED
-def test_sequences_of_a_removed_message_are_iterated_as_officially(is_parsed):
+def test_sequences_of_a_removed_message_are_iterated_as_in_the_official_runtime(is_parsed):
     def body(api):
         root = build_model(api, is_parsed)
         nodes, inputs = root.graph.node, root.graph.node[0].input

@@ -104,7 +104,7 @@ class Lockstep:
         return False
 
     def contents(self, i):
-        """Return the contents of all views of one side."""
+        """Return the contents of all views of one side. i: 0 for ours, 1 for the official one."""
         return {name: self.content(self.sides[i][name]) for name in self.views}
 
     def content(self, view):
@@ -206,7 +206,7 @@ class Lockstep:
         return f"copy.deepcopy({source})" if self.contains(self.sides[1][source], target) else source
 
     def contains(self, message, target):
-        """Return whether `target`, the name of a view, is `message` or a message in it."""
+        """Return whether the view named `target` is a view of `message` or of a part of it."""
         while target is not None:
             if self.sides[1][target] is message:
                 return True

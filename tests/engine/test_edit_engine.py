@@ -124,7 +124,7 @@ def test_no_nesting_of_messages_overflows_the_stack():
     for operation, error in ((nest, onnxwire.EditError), (lambda: TypeProto(**cycle), RecursionError)):
         with pytest.raises(error):
             operation()
-    # Small messages are copied by encoding them, and encoded bytes have no depth in memory.
+    # Small messages are copied by encoding them, so that `wrap` may also succeed.
     outcomes = []
     thread = threading.Thread(target=lambda: outcomes.append(wire.result_or_error(wrap)))
     thread.start()

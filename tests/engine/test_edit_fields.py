@@ -19,7 +19,7 @@ import onnxwire
 # The official descriptor of Everything, a message of tests/everything.md with fields of every type except group.
 EVERYTHING = wire.class_namespaces()[1].Everything.DESCRIPTOR
 SINGULAR_SCALARS = [field.name for field in EVERYTHING.fields if not field.is_repeated and field.message_type is None]
-UNKNOWN_SPAN, UNKNOWN_NUMBER = wire.len_record(100, b"unknown"), wire.varint_record(101, 5)  # unknown fields
+UNKNOWN_BYTES, UNKNOWN_NUMBER = wire.len_record(100, b"unknown"), wire.varint_record(101, 5)  # unknown fields
 TEXT = "ä€𝄞"
 
 
@@ -45,7 +45,7 @@ def evaluate(api, expression):
     return result_or_error(
         eval,
         expression,
-        {**vars(api), "np": np, "copy": copy, "pickle": pickle, "U": UNKNOWN_SPAN, "V": UNKNOWN_NUMBER, **EXTRA_NAMES},
+        {**vars(api), "np": np, "copy": copy, "pickle": pickle, "U": UNKNOWN_BYTES, "V": UNKNOWN_NUMBER, **EXTRA_NAMES},
     )
 
 
@@ -60,7 +60,7 @@ EXTRA_NAMES = {"Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": Map
 
 
 @each("value", wire.VALUES)
-def test_a_field_accepts_or_rejects_a_value_as_officially(value):
+def test_a_field_accepts_or_rejects_a_value_as_in_the_official_runtime(value):
     def body(api):
         for name in SINGULAR_SCALARS:
             message = api.Everything()
@@ -70,7 +70,7 @@ def test_a_field_accepts_or_rejects_a_value_as_officially(value):
 
 
 @each("value", wire.VALUES)
-def test_a_keyword_accepts_or_rejects_a_value_as_officially(value):
+def test_a_keyword_accepts_or_rejects_a_value_as_in_the_official_runtime(value):
     def body(api):
         for name in SINGULAR_SCALARS:
             yield name, result_or_error(api.Everything, **{name: wire.VALUES[value]})
@@ -266,7 +266,9 @@ def test_a_field_that_was_cleared_can_be_set_again():
 
 def test_clear_removes_all_fields_and_unknown_fields():
     def body(api):
-        message = api.ModelProto.FromString(UNKNOWN_SPAN + wire.varint_record(1, 5) + wire.len_record(7, UNKNOWN_SPAN))
+        message = api.ModelProto.FromString(
+            UNKNOWN_BYTES + wire.varint_record(1, 5) + wire.len_record(7, UNKNOWN_BYTES)
+        )
         yield message.Clear(), message, message.SerializeToString(), message.ByteSize(), message.ListFields()
         message.graph.Clear()
         yield message
@@ -277,7 +279,7 @@ def test_clear_removes_all_fields_and_unknown_fields():
 def test_clearing_a_field_leaves_unknown_fields():
     def body(api):
         message = api.ModelProto.FromString(
-            UNKNOWN_SPAN + wire.varint_record(1, 5) + wire.len_record(7, UNKNOWN_SPAN) + UNKNOWN_NUMBER
+            UNKNOWN_BYTES + wire.varint_record(1, 5) + wire.len_record(7, UNKNOWN_BYTES) + UNKNOWN_NUMBER
         )
         message.ClearField("graph")
         yield message
@@ -311,7 +313,7 @@ def test_unknown_enum_values_stay_when_their_field_is_set_or_cleared():
 )
 def test_copying_and_merging_have_the_official_effects(method, source):
     def body(api):
-        message = api.ModelProto.FromString(UNKNOWN_SPAN + wire.varint_record(1, 5))
+        message = api.ModelProto.FromString(UNKNOWN_BYTES + wire.varint_record(1, 5))
         message.domain = "d"
         message.graph.node.add(op_type="a")
         yield result_or_error(getattr(message, method), evaluate(api, source)), message
@@ -381,11 +383,11 @@ def test_merging_replaces_the_member_of_a_oneof_unless_both_members_are_one_mess
 def test_merging_appends_unknown_fields_at_every_depth():
     def body(api):
         message = api.ModelProto.FromString(
-            UNKNOWN_SPAN + wire.len_record(7, UNKNOWN_SPAN + UNKNOWN_NUMBER) + UNKNOWN_NUMBER
+            UNKNOWN_BYTES + wire.len_record(7, UNKNOWN_BYTES + UNKNOWN_NUMBER) + UNKNOWN_NUMBER
         )
         message.MergeFrom(
             api.ModelProto.FromString(
-                UNKNOWN_NUMBER + wire.len_record(7, UNKNOWN_NUMBER) + UNKNOWN_SPAN + UNKNOWN_NUMBER
+                UNKNOWN_NUMBER + wire.len_record(7, UNKNOWN_NUMBER) + UNKNOWN_BYTES + UNKNOWN_NUMBER
             )
         )
         yield message
@@ -453,7 +455,7 @@ def test_a_message_can_be_copied_into_its_submessage(target_path):
 # --- parsing and encoding
 
 ENCODED_FIELDS = (
-    wire.varint_record(1, 3) + wire.len_record(2, b"p") + UNKNOWN_SPAN
+    wire.varint_record(1, 3) + wire.len_record(2, b"p") + UNKNOWN_BYTES
 )  # ir_version and producer_name of a model
 
 
@@ -543,13 +545,13 @@ def test_unknown_fields_are_discarded_at_every_depth():
     def body(api):
         # Field numbers: 1 node of a graph, 4 op_type of a node; 1 ir_version, 7 graph and 8 opset_import of a model.
         # Field 20 of a model, training_info, has another wire type here.
-        node_record = wire.len_record(1, UNKNOWN_SPAN + wire.len_record(4, b"Relu") + UNKNOWN_SPAN) + UNKNOWN_NUMBER
+        node_record = wire.len_record(1, UNKNOWN_BYTES + wire.len_record(4, b"Relu") + UNKNOWN_BYTES) + UNKNOWN_NUMBER
         data = (
-            UNKNOWN_SPAN
+            UNKNOWN_BYTES
             + wire.varint_record(1, 3)
             + wire.len_record(7, node_record + node_record)
             + UNKNOWN_NUMBER
-            + wire.len_record(8, UNKNOWN_SPAN)
+            + wire.len_record(8, UNKNOWN_BYTES)
             + wire.varint_record(20, 7)
         )
         message = api.ModelProto.FromString(data)
@@ -605,7 +607,7 @@ def test_fields_are_listed_and_encoded_by_number_regardless_of_the_order_of_assi
         g.input.add().type.tensor_type.shape.dim.add(); g.node.extend(g.node); g.node.MergeFrom(g.node)"""
     ),
 )
-def test_an_operation_makes_an_absent_message_present_as_officially(edit):
+def test_an_operation_makes_an_absent_message_present_as_in_the_official_runtime(edit):
     def body(api):
         message = api.ModelProto()
         result = result_or_error(eval, edit, {**vars(api), "g": message.graph, "copy": copy, "pickle": pickle})
@@ -622,7 +624,7 @@ def test_an_operation_makes_an_absent_message_present_as_officially(edit):
         d.__setitem__(slice(None), [1]); d == []; np.array(d); len(d); copy.deepcopy(d); d[:]"""
     ),
 )
-def test_an_operation_on_numbers_makes_their_absent_message_present_as_officially(edit):
+def test_an_operation_on_numbers_makes_their_absent_message_present_as_in_the_official_runtime(edit):
     def body(api):
         message = api.SparseTensorProto()
         result = result_or_error(eval, edit, {"d": message.values.dims, "copy": copy, "np": np})

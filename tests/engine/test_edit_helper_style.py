@@ -206,7 +206,7 @@ def test_a_model_built_by_hand_is_byte_for_byte_the_official_one():
 
 
 def rename(model):
-    """Name the nodes, and add a prefix to the names of values."""
+    """Name the nodes without a name, and add a prefix to the names of values."""
     for message in model.graph.node:
         message.name = message.name or f"{message.op_type}_{len(message.input)}"
         message.input[:] = [f"p/{name}" for name in message.input]
@@ -219,10 +219,10 @@ def rename(model):
 def drop_subgraphs(model):
     """Remove nodes with subgraphs, and attributes with tensors."""
     for node in list(model.graph.node):
-        if any(attribute_.HasField("g") for attribute_ in node.attribute):
+        if any(attribute.HasField("g") for attribute in node.attribute):
             model.graph.node.remove(node)
     for node in model.graph.node:
-        attributes_to_keep = [attribute_ for attribute_ in node.attribute if attribute_.type != attribute_.TENSOR]
+        attributes_to_keep = [attribute for attribute in node.attribute if attribute.type != attribute.TENSOR]
         del node.attribute[:]
         node.attribute.extend(attributes_to_keep)
 
@@ -241,7 +241,7 @@ def sort_model(model):
     model.graph.initializer.sort(key=lambda message: message.name)
     model.metadata_props.reverse()
     for message in model.graph.node:
-        message.attribute.sort(key=lambda attribute_: attribute_.name)
+        message.attribute.sort(key=lambda attribute: attribute.name)
 
 
 def replace_weights(model):
@@ -542,12 +542,12 @@ def test_weights_moved_to_a_file_by_onnx_leave_the_official_model(tmp_path):
             model = api.ModelProto.FromString(make_helper_model(api).SerializeToString())
             external_data_helper.convert_model_to_external_data(model, location="weights.bin", size_threshold=0)
             yield model
-            for tensor_ in model.graph.initializer:
-                if external_data_helper.uses_external_data(tensor_):
+            for tensor in model.graph.initializer:
+                if external_data_helper.uses_external_data(tensor):
                     (tmp_path / "weights.bin").unlink(missing_ok=True)
-                    external_data_helper.save_external_data(tensor_, str(tmp_path))
-                    tensor_.ClearField("raw_data")
-                    yield tensor_, (tmp_path / "weights.bin").read_bytes()
+                    external_data_helper.save_external_data(tensor, str(tmp_path))
+                    tensor.ClearField("raw_data")
+                    yield tensor, (tmp_path / "weights.bin").read_bytes()
             external_data_helper.load_external_data_for_model(model, str(tmp_path))
             external_data_helper.convert_model_from_external_data(model)
             yield model

@@ -49,7 +49,7 @@ def compile_code(code):
 
 
 def yield_or_raise(*values):
-    """Yield the values; raise each value that is an exception class."""
+    """Yield the values up to an exception class, which is raised."""
     for value in values:
         if isinstance(value, type):
             raise value("from a generator")
@@ -76,7 +76,7 @@ VALUE_EDITS = {
 
 @each("value", wire.VALUES)
 @each("edit", VALUE_EDITS)
-def test_a_sequence_accepts_or_rejects_a_value_as_officially(edit, value):
+def test_a_sequence_accepts_or_rejects_a_value_as_in_the_official_runtime(edit, value):
     def body(api):
         for name in REPEATED_FIELDS:
             message = api.Everything(**{name: sample_values(name)})
@@ -90,7 +90,7 @@ def test_a_sequence_accepts_or_rejects_a_value_as_officially(edit, value):
 
 
 @each("value", wire.VALUES)
-def test_extend_accepts_the_same_iterables_as_officially(value):
+def test_extend_accepts_the_same_iterables_as_in_the_official_runtime(value):
     def body(api):
         for name in REPEATED_FIELDS:
             for method in ("extend", "MergeFrom"):
@@ -108,7 +108,7 @@ DTYPES = snippets("?; i1; i2; i4; i8; u1; u2; u4; u8; f2; f4; f8; c8; O; >i4; >f
 
 @pytest.mark.filterwarnings("ignore:Casting complex")
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_sequence_accepts_or_rejects_an_array_as_officially(dtype):
+def test_a_sequence_accepts_or_rejects_an_array_as_in_the_official_runtime(dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         array = np.array([0, 1, 2, 100, 2, 1, 0], "i8").astype(dtype)
@@ -126,7 +126,7 @@ def test_a_sequence_accepts_or_rejects_an_array_as_officially(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u4", "u8", "f4", "f8"])
-def test_the_limits_of_a_dtype_are_accepted_or_rejected_as_officially(dtype):
+def test_the_limits_of_a_dtype_are_accepted_or_rejected_as_in_the_official_runtime(dtype):
     limits = (np.finfo if dtype[0] == "f" else np.iinfo)(dtype)
     array = np.array([limits.min, limits.max], dtype)
 
@@ -649,8 +649,8 @@ def test_arrays_of_numbers_have_the_expected_types():
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["many_int64", "many_float", "many_string"])
 def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_list(name, seed):
-    # An insertion moves elements into free memory at an end of the array or in its gap. If that does not suffice, the
-    # array is reallocated.
+    # The elements are in a gap buffer. An insertion uses free memory at an end of the array or in its gap. If that does
+    # not suffice, the array is reallocated.
     rng = random.Random(seed)
     element_type = str if name == "many_string" else int if name == "many_int64" else float
     message = wire.class_namespaces()[0].Everything()
@@ -674,7 +674,7 @@ def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_l
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("origin", ["built", "parsed"])
 def test_edits_near_the_last_edit_of_a_long_sequence_have_the_same_result_as_for_a_list(origin, seed):
-    # An edit moves a gap in the array to its position. Edits at the ends, reading and copying have to skip the gap.
+    # An edit moves the gap of the buffer to its position. Edits at the ends, reading and copying have to skip the gap.
     rng = random.Random(seed)
     node = onnxwire.NodeProto(input=[f"text {i}" for i in range(1000)])
     if origin == "parsed":

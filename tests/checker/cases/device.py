@@ -19,7 +19,7 @@ def _model_with_configurations(configurations: str) -> str:
 
 
 def _model_with_entries(entries: str, configurations: str = _CONFIGURATION) -> str:
-    """Return a model with a node that computes y from x, of shape [6, n].
+    """Return a model with an input x of shape [6, n], and a node that computes y from x.
 
     entries: the device configurations of the node, separated by `|`. configurations: those of the model.
     """
@@ -28,7 +28,7 @@ def _model_with_entries(entries: str, configurations: str = _CONFIGURATION) -> s
 
 
 def _model_with_spec(spec: str) -> str:
-    """Return the model of `_model_with_entries` whose only device configuration has this sharding spec."""
+    """Return the model of `_model_with_entries`; the only device configuration of its node has this sharding spec."""
     return _model_with_entries(f'configuration_id: "c" sharding_spec {{ {spec} }}')
 
 
@@ -45,7 +45,7 @@ def _model_with_groups(device: str, *groups: str) -> str:
 
 
 def _model_with_nested_node(axis: int) -> str:
-    """Return a model with a node in a nested graph that splits a value of the outer graph."""
+    """Return a model with a nested graph, whose node splits a value of the outer graph."""
     dim = f"sharded_dim {{ axis: {axis} simple_sharding {{ num_shards: 2 }} }}"
     spec = f'sharding_spec {{ tensor_name: "x" device: [0, 1] {dim} }}'
     node_text = node("x", "t", f'device_configurations {{ configuration_id: "c" {spec} }}')

@@ -3,7 +3,7 @@
 from check_case import Case, float_type, graph_attribute, model, nested_model, node, sparse, tensor, value
 
 _X = f"input {{ {value('x')} }}"
-_TYPE_OF_OPEN_SHAPE = float_type('dim { dim_param: "n" }')
+_TYPE_OF_SYMBOLIC_SHAPE = float_type('dim { dim_param: "n" }')
 _NESTED_GRAPH = "graph.node[0].attribute[0].g"
 
 
@@ -127,7 +127,7 @@ CASES = {
     ),
     "initializer-input-shape-match": Case(
         _model_with_initializers("w", inputs="w"),
-        model(f"initializer {{ {tensor('w')} }} input {{ {value('w', _TYPE_OF_OPEN_SHAPE)} }}"),
+        model(f"initializer {{ {tensor('w')} }} input {{ {value('w', _TYPE_OF_SYMBOLIC_SHAPE)} }}"),
         ("graph.initializer[0]",),
     ),
     "subgraph-initializer-not-input": Case(

@@ -28,7 +28,7 @@ def _model_with_nested_metadata(*entries: str, ir: int = 10) -> str:
 
 
 def _nested_paths(i: int) -> tuple[str, ...]:
-    """Return the paths of entry i of each part of the model that `_model_with_nested_metadata` makes."""
+    """Return the paths of entry i in the five parts of the model of `_model_with_nested_metadata`."""
     owners = ("graph", "graph.initializer[0]", "functions[0]", "graph.input[0]", "graph.node[0]")
     return tuple(f"{owner}.metadata_props[{i}]" for owner in owners)
 

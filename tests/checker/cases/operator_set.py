@@ -20,7 +20,7 @@ def _function(name: str = "F", fields: str = "") -> str:
     return f'functions {{ name: "{name}" domain: "com.example" {fields} {body} }}'
 
 
-def _with_operator_status(status: int) -> bytes:
+def _operator_set_with_status(status: int) -> bytes:
     """Return an operator set of two operators. The second has this status, which may have no name in the text form."""
     # 3 is the number of OperatorProto.status, 8 of OperatorSetProto.operator.
     operator = from_text('op_type: "Abs" since_version: 6', OperatorProto).SerializeToString() + varint_record(
@@ -29,10 +29,11 @@ def _with_operator_status(status: int) -> bytes:
     return from_text(_operator_set(_ABS), OperatorSetProto).SerializeToString() + len_record(8, operator)
 
 
-def _with_function_version(version: int) -> bytes:
-    """Return an operator set of an operator Abs of version 6 and a function Abs with a version, as until IR version 7.
+def _operator_set_with_function_version(version: int) -> bytes:
+    """Return an operator set with an operator Abs of version 6 and a function Abs.
 
-    For version 6, the set has two equal functions F, too; for other versions, one function F.
+    version: the since_version of the function, a field until IR version 7. The set also has two equal functions F if
+    version is 6, else one.
     """
     # 2 is the number of FunctionProto.since_version, 9 of OperatorSetProto.functions.
     function = from_text('name: "Abs" domain: "com.example"', FunctionProto).SerializeToString() + varint_record(
@@ -75,9 +76,9 @@ CASES = {
     "operator-since-version-bound": _case(
         _operator_set(_ABS, version=5), _operator_set(_ABS, version=6), "operator[0]"
     ),
-    "operator-status-valid": _case(_with_operator_status(2), _with_operator_status(0), "operator[1]"),
+    "operator-status-valid": _case(_operator_set_with_status(2), _operator_set_with_status(0), "operator[1]"),
     "operator-set-functions-unique": _case(
-        _with_function_version(6), _with_function_version(7), "functions[1]", "functions[2]"
+        _operator_set_with_function_version(6), _operator_set_with_function_version(7), "functions[1]", "functions[2]"
     ),
     "operator-set-functions-valid": _case(
         _operator_set(_function() + _function("")), _operator_set(_function() + _function("G")), "functions[1]"

@@ -33,7 +33,7 @@ def _function(name: str, callee: str, n_calls: int) -> str:
 
 
 def _model_with_call_chain(n_functions: int, n_calls: int) -> str:
-    """Return a model in which each of n functions calls the next function several times."""
+    """Return a model in which each of n_functions functions calls the next function n_calls times."""
     functions = " ".join(_function(f"f{i}", f"f{i + 1}", n_calls) for i in range(n_functions))
     return model(
         node("x", "y", 'domain: "f"', op="f0"),
@@ -48,7 +48,7 @@ _BRANCH_NODE = 'node { op_type: "Identity" input: "x" output: "y" }'
 
 
 def _model_with_nested_ifs(levels: int) -> str:
-    """Return a model with nested If nodes. levels: the number of graphs inside each other."""
+    """Return a model with nested If nodes. levels: the number of nested graphs."""
     graph = _BRANCH_NODE
     for level in range(levels):
         graph = f'node {{ op_type: "If" {graph_attribute(graph, f"g{level}")} }}'

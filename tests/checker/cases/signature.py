@@ -16,7 +16,8 @@ def _model_with_attribute(attribute_fields: str, op: str = "Concat") -> str:
 
 CASES = {
     "signature-operator-known": Case(
-        # Broken: operators of a later version, of no version, and of another domain. Valid: one of an unknown domain.
+        # Broken: operators of a later version, of no version, and of another domain. Valid: Gelu in its
+        # version, and an operator of an unknown domain.
         model(_X + node("x", "a", op="Gelu") + node("x", "b", op="relu") + node("x", "c", op="Scaler")),
         model(
             _X + node("x", "a", op="Gelu") + node("x", "b", 'domain: "com.example"', op="relu"),

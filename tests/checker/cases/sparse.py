@@ -4,9 +4,9 @@ from check_case import Case, model
 
 from onnxwire import SparseTensorProto
 
-_ROOT_PATH = ("",)
-_INDICES_PATH = ("indices",)
-_VALUES_PATH = ("values",)
+_ROOT_PATHS = ("",)
+_INDICES_PATHS = ("indices",)
+_VALUES_PATHS = ("values",)
 _TWO_FLOATS = "data_type: 1 dims: 2 float_data: 1 float_data: 2"
 _NAMED_VALUES = f'name: "s" {_TWO_FLOATS}'
 
@@ -14,7 +14,7 @@ _NAMED_VALUES = f'name: "s" {_TWO_FLOATS}'
 def _sparse_fields(
     indices: str = "dims: 2 int64_data: 1 int64_data: 3", values: str = _TWO_FLOATS, dims: str = "dims: 4"
 ) -> str:
-    """Return the fields of a sparse tensor, by default of two values in a row of 4."""
+    """Return the fields of a sparse tensor, by default of a vector with 4 elements, two of them stored."""
     return f"values {{ {values} }} indices {{ data_type: 7 {indices} }} {dims}"
 
 
@@ -34,23 +34,23 @@ def _coo_sparse_fields(*numbers: int, dims: str = "dims: 2 dims: 3") -> str:
     return _sparse_fields(_int64_fields(*numbers, shape=f"dims: {len(numbers) // 2} dims: 2"), dims=dims)
 
 
-def _case(broken: str, valid: str | None = None, paths: tuple[str, ...] = _INDICES_PATH) -> Case:
+def _case(broken: str, valid: str | None = None, paths: tuple[str, ...] = _INDICES_PATHS) -> Case:
     """Return a case of sparse tensors, given as their fields."""
     return Case(broken, _sparse_fields() if valid is None else valid, paths, SparseTensorProto)
 
 
 CASES = {
-    "sparse-values-present": _case("indices { data_type: 7 dims: 0 } dims: 4", paths=_ROOT_PATH),
-    "sparse-values-rank-1": _case(_sparse_fields(values=f"dims: 1 {_TWO_FLOATS}"), paths=_VALUES_PATH),
-    "sparse-dims-present": _case(_sparse_fields(dims=""), paths=_ROOT_PATH),
+    "sparse-values-present": _case("indices { data_type: 7 dims: 0 } dims: 4", paths=_ROOT_PATHS),
+    "sparse-values-rank-1": _case(_sparse_fields(values=f"dims: 1 {_TWO_FLOATS}"), paths=_VALUES_PATHS),
+    "sparse-dims-present": _case(_sparse_fields(dims=""), paths=_ROOT_PATHS),
     "sparse-dims-positive": _case(_sparse_fields(dims="dims: 4 dims: 0 dims: -1"), paths=("dims[1]", "dims[2]")),
     "sparse-dims-product-overflow": _case(
         _sparse_fields(dims="dims: 4294967296 dims: 2147483648"),
         _sparse_fields(dims="dims: 4294967296 dims: 2147483647"),
-        paths=_ROOT_PATH,
+        paths=_ROOT_PATHS,
     ),
     "sparse-indices-present": _case(
-        f"values {{ {_TWO_FLOATS} }} dims: 4", "values { data_type: 1 dims: 0 } dims: 4", paths=_ROOT_PATH
+        f"values {{ {_TWO_FLOATS} }} dims: 4", "values { data_type: 1 dims: 0 } dims: 4", paths=_ROOT_PATHS
     ),
     "sparse-indices-dtype": _case(
         _sparse_fields().replace("data_type: 7", "data_type: 6").replace("int64_data", "int32_data")
@@ -68,6 +68,6 @@ CASES = {
     "sparse-values-nondefault": _case(
         _sparse_fields(values=_TWO_FLOATS.replace("float_data: 2", "float_data: 0")),
         _sparse_fields(values=_TWO_FLOATS.replace("float_data: 2", "float_data: -0.0")),
-        paths=_VALUES_PATH,
+        paths=_VALUES_PATHS,
     ),
 }
