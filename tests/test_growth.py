@@ -1,5 +1,5 @@
-"""The cost of opening a model is independent of the size of its weights; other costs grow in proportion to the number
-of bytes or elements.
+"""Opening a model costs the same for any size of its weights, and an edit about the same for any size of the model.
+Other costs grow in proportion to the number of bytes or elements.
 
 Costs are measured in page faults, in bytes of system calls and in instructions (valgrind), never in seconds.
 """

@@ -145,17 +145,17 @@ def test_instructions_grow_in_proportion_to_the_bytes():
     tasks = [task for batch in BATCHES for task in batch_of(*batch)]
     round_cost, counts = instructions.run("hostile", "count_pairs", tasks)
     faults = []
-    for label, points in counts.items():
+    for label, sizes_and_counts in counts.items():
         cost_of_small, cost_of_large = (
             (count - previous_count) / max(n - previous_n, 1)
-            for (previous_n, previous_count), (n, count) in itertools.pairwise(points)
+            for (previous_n, previous_count), (n, count) in itertools.pairwise(sizes_and_counts)
         )
         if (
             cost_of_large > _MAX_RATIO * max(cost_of_small, _NOISE_FLOOR)
             or cost_of_large > 2 * ROUNDS_PER_BYTE * round_cost
         ):
             faults.append(
-                f"{label}: {cost_of_small:,.0f} instructions for each byte, then {cost_of_large:,.0f}: {points}"
+                f"{label}: {cost_of_small:,.0f} instructions per byte, then {cost_of_large:,.0f}: {sizes_and_counts}"
             )
     assert len(counts) == len(tasks)
     assert not faults, "\n".join(faults)

@@ -123,7 +123,7 @@ def text(value):
 
 
 def edit_nested(value):
-    """Edit a message, then each message in it."""
+    """Set the first singular string or int64 field of a message, and of each message in it."""
     field_values = [field_value for field, field_value in value.ListFields() if field.message_type is not None]
     for field in value.DESCRIPTOR.fields:
         if (

@@ -52,17 +52,19 @@ def elements(model):
 
 def reads_undefined_values(model):
     """Return whether a node, or an output of the graph, refers to a value that nothing before it defines."""
-    defined = {value.name for value in model.graph.input} | {tensor.name for tensor in model.graph.initializer} | {""}
+    defined_names = (
+        {value.name for value in model.graph.input} | {tensor.name for tensor in model.graph.initializer} | {""}
+    )
     for node in model.graph.node:
-        if not defined.issuperset(node.input):
+        if not defined_names.issuperset(node.input):
             return True
-        defined.update(node.output)
-    return not defined.issuperset(value.name for value in model.graph.output)
+        defined_names.update(node.output)
+    return not defined_names.issuperset(value.name for value in model.graph.output)
 
 
 @pytest.fixture(scope="module")
 def bases():
-    """Return models of more than three nodes with distinct names or outputs that read only defined values."""
+    """Return models of more than three nodes, which have distinct names or outputs and read only defined values."""
     models = [onnx.load(DIGITS)]
     for file in [file for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 40]:
         model = onnx.load(Path(ONNX_FOLDER, file), load_external_data=False)

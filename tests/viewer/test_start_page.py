@@ -259,8 +259,8 @@ def test_malformed_actions_are_rejected(server, key):
         assert request(server, "POST", f"upload{query}", DATA, key)[0] == 400
     request_head = f"POST /api/upload?name=m.onnx HTTP/1.1\r\nHost: 127.0.0.1\r\n{KEY_HEADER}: {key}\r\n"
     request_head += "Content-Type: application/octet-stream\r\n"
-    for length in (f"Content-Length: {1 << 50}", "Content-Length: -1", "Transfer-Encoding: chunked", "X: y"):
-        answer = answer_to(server.server_port, f"{request_head}{length}\r\n\r\n")
+    for header in (f"Content-Length: {1 << 50}", "Content-Length: -1", "Transfer-Encoding: chunked", "X: y"):
+        answer = answer_to(server.server_port, f"{request_head}{header}\r\n\r\n")
         assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 411")), answer
 
 

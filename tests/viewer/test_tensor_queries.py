@@ -71,7 +71,7 @@ def test_the_page_of_a_tensor_file_shows_its_pictures(driver, tensor_file, tmp_p
         page.wait_for_title("logits")
         page.element("#histogram", "All 1,000 elements.")
         page.element("#heat-map canvas")
-        # All fields are one click away.
+        # A click shows all fields.
         driver.find_element("id", "home").click()
         page.wait_for_title("TensorProto")
         assert end(process)[1] == 0
