@@ -74,8 +74,8 @@ DEMANDING_WRITER_PAIRS = {
     "one name of all nodes": ("catalog",),
     "empty graph.initializer": ("catalog",),
 }
-"""Calls, by model, for which a simple algorithm exceeds the limits. The output of the writers may be hundreds of times
-the input."""
+"""Calls, by model, for which a simple algorithm exceeds the limits. Calls in DEMANDING_WRITER_PAIRS may write hundreds of
+times the bytes of the model."""
 
 
 LARGE_DEMANDING_PAIRS = {
@@ -126,6 +126,7 @@ COUNTED_PAIRS = {
 _TEXT_STEP = 1 if IS_LONG else 4
 _TEXTS = sorted(TEXTS.keys() - {"nothing"})[::_TEXT_STEP]
 _JSONS = sorted(JSONS.keys() - {"nothing"})[::_TEXT_STEP]
+# Arguments of `batch_of`: the kind of the files, the pairs and the sizes.
 BATCHES = [
     ("model", COUNTED_PAIRS, MODEL_SIZES),
     *([("model", DEMANDING_WRITER_PAIRS, (100, 300, 1_500))] if IS_LONG else []),

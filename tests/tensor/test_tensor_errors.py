@@ -315,7 +315,7 @@ def peak_bytes(function, *arguments):
     [[HUGE_DIM], [1 << 20, 1 << 20], [(1 << 63) - 1], [1 << 31, 1 << 31], [HUGE_DIM, 0], [1] * 63 + [HUGE_DIM]],
     ids=["big", "square", "2^63-1", "2^62", "a zero dim", "64 dims"],
 )
-def test_dims_without_data_allocate_no_large_memory(name, dims):
+def test_huge_dims_allocate_no_large_memory(name, dims):
     for data in (
         b"",
         wire.len_record(9, b"ab"),

@@ -383,7 +383,7 @@ UNKNOWN_FIELDS = {
 @pytest.mark.parametrize("case", UNKNOWN_FIELDS)
 def test_unknown_fields_are_printed_as_protoc_prints_them(case, tmp_path):
     our_class, _ = PAIRS["onnx.ModelProto"]
-    for data in (
+    for data in (  # field 7 is graph
         UNKNOWN_FIELDS[case],
         wire.len_record(7, UNKNOWN_FIELDS[case]),
         wire.len_record(7, UNKNOWN_FIELDS[case]) + wire.len_record(7, UNKNOWN_FIELDS[case]),

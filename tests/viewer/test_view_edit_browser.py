@@ -386,7 +386,7 @@ def test_a_page_of_another_site_can_do_nothing(page, tmp_path):
         threading.Thread(target=site.serve_forever, daemon=True).start()
         tab = page.driver.current_window_handle
         page.driver.switch_to.new_window("tab")
-        # Both names of this machine are tried: for the browser, one is the same site and the other a different site.
+        # For the browser, 127.0.0.1 is the same site as the page, and localhost is a different site.
         for name in ("127.0.0.1", "localhost"):
             page.driver.get(f"http://{name}:{site.server_port}/")
             outcome = page.wait(lambda: page.driver.execute_script("return window.outcome"))
