@@ -69,13 +69,14 @@ DEMANDING_PAIRS = {
     "empty subgraphs": ("check untrusted",),
     "metadata": ("check untrusted",),
 }
+"""Calls, by model, for which a simple algorithm exceeds the limits."""
+
 DEMANDING_WRITER_PAIRS = {
     "wide strings": ("npz",),
     "one name of all nodes": ("catalog",),
     "empty graph.initializer": ("catalog",),
 }
-"""Calls, by model, for which a simple algorithm exceeds the limits. Calls in DEMANDING_WRITER_PAIRS may write hundreds of
-times the bytes of the model."""
+"""Calls as in DEMANDING_PAIRS whose output may be hundreds of times the size of the model."""
 
 
 LARGE_DEMANDING_PAIRS = {
