@@ -225,14 +225,14 @@ def test_every_control_has_a_name(page):
         page.driver.execute_script("location.hash = arguments[0]", address)
         page.element("#details #show-bytes")
         page.wait(lambda a=address: not a.startswith("tensor") or page.elements("#heat"))
-        nameless = page.driver.execute_script("""
+        nameless_elements = page.driver.execute_script("""
             return [...document.querySelectorAll('button, input, select, [tabindex], [role=listbox], [role=tree]')]
               .filter((element) => element.checkVisibility() && element.id !== 'details')
               .filter((element) => !element.getAttribute('aria-label') && !element.getAttribute('aria-labelledby'))
               .filter((element) => !element.textContent.trim() && !element.labels?.length)
               .map((element) => element.outerHTML)
         """)
-        assert nameless == []
+        assert nameless_elements == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -506,14 +506,14 @@ def test_every_control_has_a_name_and_a_form_has_labels(page):
             if opener:
                 # The click is repeated if the details are drawn again in the meantime.
                 page.wait(lambda o=opener: page.driver.execute_script(OPEN_FORM, f"#details {o}"))
-            nameless = page.driver.execute_script("""
+            nameless_elements = page.driver.execute_script("""
                 return [...document.querySelectorAll('button, input, select, textarea, [tabindex], [role=tree]')]
                   .filter((element) => element.checkVisibility() && element.id !== 'details')
                   .filter((element) => !element.getAttribute('aria-label') && !element.getAttribute('aria-labelledby'))
                   .filter((element) => !element.textContent.trim() && !element.labels?.length)
                   .map((element) => element.outerHTML)
             """)
-            assert nameless == []
+            assert nameless_elements == []
             if opener:
                 page.press(key_code("ESCAPE"))
                 page.wait(lambda: not page.elements("form.editing"))

@@ -217,13 +217,13 @@ def test_names_are_escaped(open_map, tmp_path, download_folder):
 def test_every_control_has_a_name(digits):
     digits.open_address("map=graph.node[5]")
     digits.wait_for_status("node_conv2d_1")
-    nameless = digits.driver.execute_script("""
+    nameless_elements = digits.driver.execute_script("""
         return [...document.querySelectorAll('#map button, #map canvas[tabindex], header button')]
           .filter((element) => element.checkVisibility() && !element.getAttribute('aria-label'))
           .filter((element) => !element.textContent.trim())
           .map((element) => element.outerHTML)
     """)
-    assert nameless == []
+    assert nameless_elements == []
 
 
 def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, layers):
