@@ -167,7 +167,7 @@ def test_tensors_are_replaced_by_those_of_a_safetensors_file_by_name(edits, path
     weights = onnxwire.ModelProto()
     for name, array in new_arrays.items():
         weights.graph.initializer.append(onnxwire.from_array(array, name))
-    # Not in the model's folder, where it would become external data.
+    # The file is not in the model's folder, where it would become external data.
     (tmp_path / "other").mkdir()
     onnxwire.to_safetensors(weights, tmp_path / "other" / "w.safetensors")
     file = upload(edits, tmp_path / "other" / "w.safetensors")

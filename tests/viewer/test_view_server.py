@@ -268,7 +268,7 @@ def connect(server):
 
 
 def wait_for_close(connection):
-    """Wait until the server has closed a connection, and return True; raises TimeoutError after its timeout."""
+    """Wait until the server has closed a connection, and return True. Raises TimeoutError after 30 seconds."""
     with contextlib.suppress(ConnectionResetError):
         while connection.recv(4096):
             pass
