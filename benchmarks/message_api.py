@@ -175,7 +175,7 @@ class JsonModel(NamedTuple):
 
 
 def make_json_model(package: Any) -> JsonModel:
-    """Return the first nodes of the model with attributes. package: `onnx` or `onnxwire`."""
+    """Return the JsonModel of the first nodes of MODEL_WITH_ATTRIBUTES. package: `onnx` or `onnxwire`."""
     from google.protobuf import json_format
 
     model = parse_message(package, MODEL_WITH_ATTRIBUTES)

@@ -71,8 +71,8 @@ def format_verdicts(result: Result) -> str:
     """Format whether the goals are met, and the missed goals."""
     if not result.verdicts:
         return "-"
-    missed = [name for name, is_met in result.verdicts.items() if not is_met]
-    return f"no: {', '.join(missed)}" if missed else "yes"
+    missed_goals = [name for name, is_met in result.verdicts.items() if not is_met]
+    return f"no: {', '.join(missed_goals)}" if missed_goals else "yes"
 
 
 def cells_of(result: Result) -> list[str]:

@@ -21,7 +21,7 @@ def official() -> Callable[[], object]:
 
 
 def raw_mmap() -> Callable[[], object]:
-    """List the offsets of the weights. Return an operation that maps the file and reads the same pages."""
+    """List the offsets of the float16 weights. Return an operation that maps the file and reads one value per page."""
     import mmap
 
     import numpy as np

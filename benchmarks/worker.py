@@ -123,7 +123,7 @@ def prepare(row: object) -> None:
         if row.prepare is not None:
             row.prepare()
         # The page cache has larger units of a file after large reads than after small writes, and Linux then maps more
-        # per page fault: reading one value per page of 1 GiB took 6 ms instead of 60 to 85 ms. So the inputs are
+        # per page fault: reading one value per page of 1 GiB takes 10 ms instead of 60 to 85 ms. So the inputs are
         # evicted, and each process reads them again before it measures.
         for path in row.inputs:
             evict_from_page_cache(path)

@@ -89,7 +89,7 @@ SYSTEM_ERRORS = [
 
 @pytest.mark.parametrize("base", [onnxwire.SourceError, onnxwire.SaveError], ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("error_class", SYSTEM_ERRORS, ids=lambda cls: cls.__name__)
-def test_a_file_error_has_the_class_of_the_system_error_if_one_exists(base: Any, error_class: Any) -> None:
+def test_from_os_error_returns_the_subclass_of_the_system_error_if_it_is_defined(base: Any, error_class: Any) -> None:
     error = base.from_os_error(error_class(errno.EIO, "no"), "a.onnx")
     expected_classes = [
         cls for cls in base.__subclasses__() if issubclass(cls, error_class) and cls.__module__.startswith("onnxwire")

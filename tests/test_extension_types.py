@@ -50,7 +50,7 @@ def test_methods_called_on_other_objects_raise_type_error(foreign: object) -> No
             method(foreign)
 
 
-def test_methods_keep_their_signatures_and_docstrings() -> None:
+def test_methods_have_signatures_and_docstrings() -> None:
     assert str(inspect.signature(NodeProto.SerializeToString)) == "(self, /, deterministic=None)"
     assert str(inspect.signature(NodeProto().MergeFrom)) == "(other)"
     assert NodeProto.SerializeToString.__doc__.startswith("Return the encoding of the message, as bytes.")

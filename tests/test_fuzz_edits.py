@@ -1,4 +1,4 @@
-"""A short run of the fuzzer of edits in each mode: random programs have no fault."""
+"""A short run of `fuzz_edits.py` in each of its modes: random programs have no fault."""
 
 import os
 import subprocess

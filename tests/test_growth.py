@@ -1,5 +1,5 @@
-"""The cost of opening a model is independent of the size of its weights; other costs grow in proportion to the number
-of bytes or elements.
+"""Opening a model costs the same for any size of its weights, and an edit about the same for any size of the model.
+Other costs grow in proportion to the number of bytes or elements.
 
 Costs are measured in page faults, in bytes of system calls and in instructions (valgrind), never in seconds.
 """
@@ -74,7 +74,7 @@ def test_opening_and_listing_20_gib_of_weights_causes_about_as_many_page_faults_
 
 @pytest.mark.skipif(not IO_COUNTS.exists(), reason="the system does not count the bytes of calls")
 def test_saving_reads_each_byte_at_most_once_and_writes_each_byte_once(tmp_path):
-    def bytes_of_calls():
+    def read_io_counts():
         return {name: int(count) for name, count in (line.split(":") for line in IO_COUNTS.read_text().splitlines())}
 
     onnxwire.save(onnxwire.ModelProto(ir_version=10), tmp_path / "saved.onnx")  # the first save imports modules
@@ -84,9 +84,9 @@ def test_saving_reads_each_byte_at_most_once_and_writes_each_byte_once(tmp_path)
         path.write_bytes(path.read_bytes())  # replaces the holes by zeros
         with onnxwire.load(path) as model:
             model.graph.name = "renamed"
-            counts_before = bytes_of_calls()
+            counts_before = read_io_counts()
             onnxwire.save(model, tmp_path / "saved.onnx")
-            counts_after = bytes_of_calls()
+            counts_after = read_io_counts()
         file_size = (tmp_path / "saved.onnx").stat().st_size
         assert file_size <= counts_after["wchar"] - counts_before["wchar"] <= file_size + (1 << 16)
         assert counts_after["rchar"] - counts_before["rchar"] <= file_size + (1 << 16)

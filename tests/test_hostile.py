@@ -69,13 +69,14 @@ DEMANDING_PAIRS = {
     "empty subgraphs": ("check untrusted",),
     "metadata": ("check untrusted",),
 }
+"""Calls, by model, for which a simple algorithm exceeds the limits."""
+
 DEMANDING_WRITER_PAIRS = {
     "wide strings": ("npz",),
     "one name of all nodes": ("catalog",),
     "empty graph.initializer": ("catalog",),
 }
-"""Calls, by model, for which a simple algorithm exceeds the limits. The output of the writers may be hundreds of times
-the input."""
+"""Calls as in DEMANDING_PAIRS whose output may be hundreds of times the size of the model."""
 
 
 LARGE_DEMANDING_PAIRS = {
@@ -126,6 +127,7 @@ COUNTED_PAIRS = {
 _TEXT_STEP = 1 if IS_LONG else 4
 _TEXTS = sorted(TEXTS.keys() - {"nothing"})[::_TEXT_STEP]
 _JSONS = sorted(JSONS.keys() - {"nothing"})[::_TEXT_STEP]
+# Arguments of `batch_of`: the kind of the files, the pairs and the sizes.
 BATCHES = [
     ("model", COUNTED_PAIRS, MODEL_SIZES),
     *([("model", DEMANDING_WRITER_PAIRS, (100, 300, 1_500))] if IS_LONG else []),
@@ -145,17 +147,17 @@ def test_instructions_grow_in_proportion_to_the_bytes():
     tasks = [task for batch in BATCHES for task in batch_of(*batch)]
     round_cost, counts = instructions.run("hostile", "count_pairs", tasks)
     faults = []
-    for label, points in counts.items():
+    for label, sizes_and_counts in counts.items():
         cost_of_small, cost_of_large = (
             (count - previous_count) / max(n - previous_n, 1)
-            for (previous_n, previous_count), (n, count) in itertools.pairwise(points)
+            for (previous_n, previous_count), (n, count) in itertools.pairwise(sizes_and_counts)
         )
         if (
             cost_of_large > _MAX_RATIO * max(cost_of_small, _NOISE_FLOOR)
             or cost_of_large > 2 * ROUNDS_PER_BYTE * round_cost
         ):
             faults.append(
-                f"{label}: {cost_of_small:,.0f} instructions for each byte, then {cost_of_large:,.0f}: {points}"
+                f"{label}: {cost_of_small:,.0f} instructions per byte, then {cost_of_large:,.0f}: {sizes_and_counts}"
             )
     assert len(counts) == len(tasks)
     assert not faults, "\n".join(faults)

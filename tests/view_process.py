@@ -37,7 +37,7 @@ def end(process, signal_number=signal.SIGINT):
     return errors, process.returncode
 
 
-def answer_to(port, request):
+def send_raw_request(port, request):
     """Send a request, as text, to a server on this machine; return all bytes up to the end of the connection."""
     answer = b""
     with socket.create_connection(("127.0.0.1", port), timeout=100) as connection:

@@ -150,7 +150,10 @@ def _groups(draw, field_number, depth):
 
 @st.composite
 def _unknown(draw, numbers, depth=2, wires=(VARINT, FIXED64, LEN, FIXED32, START)):
-    """Draw a record with one of the wire types. numbers: a strategy for field numbers. depth: of nested groups."""
+    """Draw a record with one of the wire types.
+
+    numbers: a strategy for field numbers. depth: the maximum number of levels of nested groups.
+    """
     field_number = draw(numbers)
     wire = draw(st.sampled_from(wires))
     if wire == START:
@@ -171,7 +174,7 @@ def _unknown(draw, numbers, depth=2, wires=(VARINT, FIXED64, LEN, FIXED32, START
 def field_records(draw, field, depth=0, flaws=False):
     """Draw a record of a known field with an accepted wire type.
 
-    depth: the levels of messages in it. flaws: whether these may be invalid.
+    depth: the maximum number of levels of nested messages. flaws: whether nested messages may be invalid.
     """
     if field.message_type is not None:
         data = draw(_messages(field.message_type, depth - 1, flaws)) if depth else b""

@@ -41,7 +41,7 @@ DIFFERENCES = {
     "pop": "`x.pop(n)` with an index out of range is an error; the official runtime removes the last element. Programs"
     " do not do this.",
     "indices": "An index whose `__index__` fails, or that exceeds the machine's integers, raises the error that a list"
-    " raises; the official runtime always raises TypeError. Programs use such indexes only where nothing is compared.",
+    " raises; the official runtime always raises TypeError. Programs use such indices only where nothing is compared.",
     "other files": "`load` rejects bytes that look like another kind of file; the program then uses FromString.",
     "text": "A string that is not valid UTF-8 is read, copied and merged with surrogate escapes; the official runtime"
     " raises UnicodeDecodeError, and the program ends.",
@@ -123,7 +123,7 @@ def text(value):
 
 
 def edit_nested(value):
-    """Edit a message, then each message in it."""
+    """Set the first singular string or int64 field of a message, and of each message in it."""
     field_values = [field_value for field, field_value in value.ListFields() if field.message_type is not None]
     for field in value.DESCRIPTOR.fields:
         if (

@@ -63,9 +63,7 @@ def main() -> int:
     print(f"\nonnxwire {version}, files to upload:")
     for path in [source, *wheels]:
         print(f"  {path.relative_to(REPOSITORY_ROOT)}  {path.stat().st_size:,} bytes")
-    print(
-        f"  release notes, {len(notes.splitlines())} lines: {(WORK_FOLDER / 'notes.md').relative_to(REPOSITORY_ROOT)}"
-    )
+    print(f"  release notes: {(WORK_FOLDER / 'notes.md').relative_to(REPOSITORY_ROOT)}")
     for problem in problems:
         print(f"do not upload: {problem}")
     return 1 if problems else 0

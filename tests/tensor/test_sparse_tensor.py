@@ -21,11 +21,11 @@ DATA_TYPES = stored_tensors.DATA_TYPES
 EVERY_TYPE = pytest.mark.parametrize("data_type", DATA_TYPES.values(), ids=DATA_TYPES)
 
 
-def coordinates(linear, dims):
+def coordinates(linear_index, dims):
     """Return the coordinates of the element with a linear index; the last dimension varies fastest."""
     result = []
-    for side in reversed(dims):
-        linear, coordinate = divmod(linear, side)
+    for dim in reversed(dims):
+        linear_index, coordinate = divmod(linear_index, dim)
         result.insert(0, coordinate)
     return result
 
@@ -49,16 +49,16 @@ def make_sparse(values, indices, dims):
 def sparse_parts(draw, data_type):
     """Draw the dims, the sorted linear indices and the values (TensorParts) of a sparse tensor."""
     dims = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
-    indexes = sorted(draw(st.sets(st.integers(0, math.prod(dims) - 1), max_size=9)))
-    return dims, indexes, draw(stored_tensors.tensor_parts(data_type, dims=[len(indexes)]))
+    linear_indices = sorted(draw(st.sets(st.integers(0, math.prod(dims) - 1), max_size=9)))
+    return dims, linear_indices, draw(stored_tensors.tensor_parts(data_type, dims=[len(linear_indices)]))
 
 
-def make_dense(dims, indexes, values):
+def make_dense(dims, linear_indices, values):
     """Return the dense array, computed element by element."""
     array = np.zeros(dims, values.dtype)
     if values.dtype == object:
         array[...] = ""
-    for index, value in zip(indexes, values, strict=True):
+    for index, value in zip(linear_indices, values, strict=True):
         array[tuple(coordinates(index, dims))] = value
     return array
 
@@ -67,14 +67,14 @@ def make_dense(dims, indexes, values):
 @examples(20)
 @given(data=st.data())
 def test_linear_indices_and_coordinates_define_the_same_array(data_type, data):
-    dims, indexes, parts = data.draw(sparse_parts(data_type))
+    dims, linear_indices, parts = data.draw(sparse_parts(data_type))
     values = parts.array()
-    coordinate_array = np.array([coordinates(index, dims) for index in indexes], np.int64).reshape(
-        len(indexes), len(dims)
+    coordinate_array = np.array([coordinates(index, dims) for index in linear_indices], np.int64).reshape(
+        len(linear_indices), len(dims)
     )
     for message in parts.inline():
         for indices in (
-            make_int64_tensor(indexes, [len(indexes)]),
+            make_int64_tensor(linear_indices, [len(linear_indices)]),
             make_int64_tensor(coordinate_array.flatten(), coordinate_array.shape),
             from_array(coordinate_array),
         ):
@@ -82,29 +82,29 @@ def test_linear_indices_and_coordinates_define_the_same_array(data_type, data):
             values_read, coordinates_read = our_tensor.to_coo()
             stored_tensors.assert_same_array(values_read, values)
             stored_tensors.assert_same_array(coordinates_read, coordinate_array)
-            stored_tensors.assert_same_array(our_tensor.numpy(), make_dense(dims, indexes, values))
+            stored_tensors.assert_same_array(our_tensor.numpy(), make_dense(dims, linear_indices, values))
 
 
 @EVERY_TYPE
 @examples(20)
 @given(data=st.data())
 def test_coordinates_make_a_sparse_tensor(data_type, data):
-    dims, indexes, parts = data.draw(sparse_parts(data_type))
+    dims, linear_indices, parts = data.draw(sparse_parts(data_type))
     values = parts.array()
-    coordinate_array = np.array([coordinates(index, dims) for index in indexes], np.int64).reshape(
-        len(indexes), len(dims)
+    coordinate_array = np.array([coordinates(index, dims) for index in linear_indices], np.int64).reshape(
+        len(linear_indices), len(dims)
     )
     our_tensor = from_coo(values, coordinate_array, dims, "s")
     official = onnx.SparseTensorProto.FromString(our_tensor.SerializeToString())
     assert (official.values.name, list(official.dims)) == ("s", dims)
     stored_tensors.assert_same_array(onnx.numpy_helper.to_array(official.values), values)
     stored_tensors.assert_same_array(onnx.numpy_helper.to_array(official.indices), coordinate_array)
-    if indexes:
+    if linear_indices:
         onnx.checker.check_sparse_tensor(official)
     values_read, coordinates_read = our_tensor.to_coo()
     stored_tensors.assert_same_array(values_read, values)
     stored_tensors.assert_same_array(coordinates_read, coordinate_array)
-    stored_tensors.assert_same_array(our_tensor.numpy(), make_dense(dims, indexes, values))
+    stored_tensors.assert_same_array(our_tensor.numpy(), make_dense(dims, linear_indices, values))
     stored_tensors.assert_same_array(
         SparseTensorProto.FromString(our_tensor.SerializeToString()).numpy(), our_tensor.numpy()
     )
@@ -129,8 +129,10 @@ def test_coordinates_are_read_without_memory_for_the_dense_array():
     values, coordinate_array = np.array([1.5, 2.5]), np.array([[0, 5], [10**9 - 1, 10**9 - 1]])
     our_tensor = from_coo(values, coordinate_array, (10**9, 10**9))
     stored_tensors.assert_same_array(our_tensor.to_coo()[1], coordinate_array)
-    linear = make_sparse(from_array(values), make_int64_tensor([5, 10**18 - 1], [2]), [10**9, 10**9])
-    stored_tensors.assert_same_array(linear.to_coo()[1], coordinate_array)
+    tensor_with_linear_indices = make_sparse(
+        from_array(values), make_int64_tensor([5, 10**18 - 1], [2]), [10**9, 10**9]
+    )
+    stored_tensors.assert_same_array(tensor_with_linear_indices.to_coo()[1], coordinate_array)
     with pytest.raises((onnxwire.Error, MemoryError)):
         our_tensor.numpy()
 

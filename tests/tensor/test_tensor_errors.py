@@ -38,7 +38,7 @@ DAMAGED_TENSORS = {
     "bytes for no element": ({"data_type": DATA_TYPES["FLOAT"], "dims": [0, 7], "raw_data": bytes(4)}, "0", "4"),
     "no data": ({"data_type": DATA_TYPES["FLOAT"], "dims": [3, 5]}, "15"),
     "4-bit: an element too few": ({"data_type": DATA_TYPES["INT4"], "dims": [17], "raw_data": bytes(8)}, "9", "8"),
-    "4-bit: a byte an element": ({"data_type": DATA_TYPES["UINT4"], "dims": [17], "raw_data": bytes(17)}, "9", "17"),
+    "4-bit: a byte per element": ({"data_type": DATA_TYPES["UINT4"], "dims": [17], "raw_data": bytes(17)}, "9", "17"),
     "4-bit: a byte too many": ({"data_type": DATA_TYPES["FLOAT4E2M1"], "dims": [16], "raw_data": bytes(9)}, "8", "9"),
     "2-bit: an element too few": ({"data_type": DATA_TYPES["INT2"], "dims": [25], "raw_data": bytes(6)}, "7", "6"),
     "2-bit: a byte too many": ({"data_type": DATA_TYPES["UINT2"], "dims": [24], "raw_data": bytes(7)}, "6", "7"),
@@ -80,21 +80,21 @@ DAMAGED_TENSORS = {
         "4",
         "string_data",
     ),
-    "half a complex": (
+    "an odd number of floats for complex numbers": (
         {"data_type": DATA_TYPES["COMPLEX64"], "dims": [5], "float_data": [0] * 9},
         "10",
         "9",
         "float_data",
     ),
-    "real complex": (
+    "one double per complex number": (
         {"data_type": DATA_TYPES["COMPLEX128"], "dims": [5], "double_data": [0] * 5},
         "10",
         "5",
         "double_data",
     ),
-    "4-bit: an entry an element": ({"data_type": DATA_TYPES["INT4"], "dims": [17], "int32_data": [0] * 17}, "9", "17"),
+    "4-bit: an entry per element": ({"data_type": DATA_TYPES["INT4"], "dims": [17], "int32_data": [0] * 17}, "9", "17"),
     "4-bit: an entry too few": ({"data_type": DATA_TYPES["INT4"], "dims": [17], "int32_data": [0] * 8}, "9", "8"),
-    "2-bit: two entries a byte": ({"data_type": DATA_TYPES["UINT2"], "dims": [17], "int32_data": [0] * 9}, "5", "9"),
+    "2-bit: two entries per byte": ({"data_type": DATA_TYPES["UINT2"], "dims": [17], "int32_data": [0] * 9}, "5", "9"),
     "6-bit: packed entries": (
         {"data_type": DATA_TYPES["FLOAT6E2M3"], "dims": [16], "int32_data": [0] * 12},
         "16",
@@ -153,7 +153,7 @@ DAMAGED_TENSORS = {
     ),
     "more dims than arrays have": ({"data_type": DATA_TYPES["INT8"], "dims": [1] * 65, "raw_data": b"a"}, "65"),
     "no data type": ({"dims": [1], "raw_data": bytes(4)}, "0"),
-    "no such data type": ({"data_type": 29, "dims": [1], "raw_data": bytes(4)}, "29"),
+    "an unknown data type": ({"data_type": 29, "dims": [1], "raw_data": bytes(4)}, "29"),
     "a data type of 999": ({"data_type": 999, "dims": [1], "raw_data": bytes(4)}, "999"),
     "a negative data type": ({"data_type": -1, "dims": [1], "raw_data": bytes(4)}, "-1"),
     "the lowest data type of int32": ({"data_type": -(1 << 31), "dims": [1], "raw_data": bytes(4)}, str(-(1 << 31))),
@@ -189,11 +189,11 @@ DAMAGED_TENSORS = {
         "STRING",
         "external",
     ),
-    "external without a location": (
+    "external data without a location": (
         {"data_type": DATA_TYPES["FLOAT"], "dims": [1], "data_location": EXTERNAL},
         "location",
     ),
-    "external of a tensor that has no file": (
+    "external data of a tensor without a file": (
         {
             "data_type": DATA_TYPES["FLOAT"],
             "dims": [1],
@@ -315,7 +315,7 @@ def peak_bytes(function, *arguments):
     [[HUGE_DIM], [1 << 20, 1 << 20], [(1 << 63) - 1], [1 << 31, 1 << 31], [HUGE_DIM, 0], [1] * 63 + [HUGE_DIM]],
     ids=["big", "square", "2^63-1", "2^62", "a zero dim", "64 dims"],
 )
-def test_dims_without_data_allocate_no_large_memory(name, dims):
+def test_huge_dims_allocate_no_large_memory(name, dims):
     for data in (
         b"",
         wire.len_record(9, b"ab"),
@@ -399,7 +399,7 @@ def test_the_path_of_each_of_many_errors_is_searched_from_the_last_error(monkeyp
         return error_info.value.path
 
     assert [path_of(tensor) for tensor in model.graph.initializer] == [f"graph.initializer[{i}]" for i in range(200)]
-    assert len(reads) < 4 * len(names)  # searches from the first tensor would need a hundred times as many reads
+    assert len(reads) < 4 * len(names)  # searches from the first tensor would read about 20,000 records
     assert [path_of(model.graph.initializer[i]) for i in (7, 199, 8)] == [
         f"graph.initializer[{i}]" for i in (7, 199, 8)
     ]

@@ -33,11 +33,13 @@ def address(array):
 
 
 def save_model(folder, *tensors, name="m.onnx"):
-    """Save a model with initializers, each a name, TensorParts and the records of its location.
+    """Save a model with initializers: `tensors` are tuples of a name, TensorParts and the records of the location.
 
     The field numbers are 1 ir_version, 7 graph, and 5 initializer of the graph. Returns the path.
     """
-    graph = b"".join(wire.len_record(5, tensor.message(location, key)) for key, tensor, location in tensors)
+    graph = b"".join(
+        wire.len_record(5, tensor.message(location, tensor_name)) for tensor_name, tensor, location in tensors
+    )
     path = os.path.join(folder, name)
     with open(path, "wb") as file:
         file.write(wire.varint_record(1, 10) + wire.len_record(7, graph))  # ir_version, graph
@@ -325,7 +327,7 @@ def test_a_huge_tensor_of_a_small_file_raises_at_once(tmp_path):
 
 
 def check_list(source, official):
-    """Assert that the list has each tensor of the official message; return the infos by path."""
+    """Assert that the list has exactly the tensors of the official message; return the infos by path."""
     infos = {info.path: info for info in onnxwire.tensors(source)}
     expected = dict(stored_tensors.tensors_in(official))
     assert sorted(infos) == sorted(expected)
@@ -371,7 +373,7 @@ def sparse_tensors():
     )
 
 
-def spans(number, parts):
+def records_of(number, parts):
     """Draw up to two records of a repeated field; parts: a strategy for the bytes of one element."""
     return st.lists(parts.map(lambda part: wire.len_record(number, part)), max_size=2).map(b"".join)
 
@@ -383,23 +385,27 @@ def attributes(depth):
     """
     kinds = [
         dense_tensors().map(lambda part: wire.len_record(5, part)),
-        spans(10, dense_tensors()),
+        records_of(10, dense_tensors()),
         sparse_tensors().map(lambda part: wire.len_record(22, part)),
-        spans(23, sparse_tensors()),
+        records_of(23, sparse_tensors()),
     ]
     if depth:
-        kinds += [graphs(depth - 1).map(lambda part: wire.len_record(6, part)), spans(11, graphs(depth - 1))]
+        kinds += [graphs(depth - 1).map(lambda part: wire.len_record(6, part)), records_of(11, graphs(depth - 1))]
     return st.one_of(kinds)
 
 
 def nodes(depth):
     """Draw a node with up to two attributes."""
-    return spans(5, attributes(depth))
+    return records_of(5, attributes(depth))
 
 
 def graphs(depth=2):
     """Draw a graph with nodes (field 1), initializers (5) and sparse initializers (15). depth: levels of subgraphs."""
-    parts = [spans(1, nodes(depth)), spans(5, dense_tensors()), spans(15, sparse_tensors())]
+    parts = [
+        records_of(1, nodes(depth)),
+        records_of(5, dense_tensors()),
+        records_of(15, sparse_tensors()),
+    ]
     return st.permutations([0, 1, 2]).flatmap(lambda order: st.tuples(*(parts[i] for i in order))).map(b"".join)
 
 
@@ -413,8 +419,13 @@ def models():
     training = st.tuples(graphs(1), graphs(1)).map(
         lambda pair: wire.len_record(1, pair[0]) + wire.len_record(2, pair[1])
     )
-    function = st.tuples(spans(7, nodes(1)), spans(11, attributes(1))).map(b"".join)
-    parts = [spans(7, graphs()), spans(20, training), spans(25, function), st.just(wire.varint_record(1, 10))]
+    function = st.tuples(records_of(7, nodes(1)), records_of(11, attributes(1))).map(b"".join)
+    parts = [
+        records_of(7, graphs()),
+        records_of(20, training),
+        records_of(25, function),
+        st.just(wire.varint_record(1, 10)),
+    ]
     return st.permutations(range(4)).flatmap(lambda order: st.tuples(*(parts[i] for i in order))).map(b"".join)
 
 

@@ -304,7 +304,7 @@ def test_read_refuses_the_indices_that_numpy_refuses(index):
 
 
 @pytest.mark.parametrize("index", [None, (0, None), [0, 1], np.array([True, False]), (0, [1, 1]), True, np.int64(1)])
-def test_read_refuses_other_indices_or_returns_the_elements_that_numpy_selects(index):
+def test_read_refuses_an_index_or_returns_the_elements_that_numpy_selects(index):
     tensor = TensorProto(data_type=stored_tensors.DATA_TYPES["INT8"], dims=[2, 3], raw_data=bytes(range(6)))
     try:
         elements = tensor.read(index)

@@ -193,7 +193,7 @@ def test_dlpack_shares_the_memory_read_only(name):
     stored_tensors.assert_same_array(array, tensor.array())
     assert address(array) == address(our_tensor.numpy())
     assert not array.flags.writeable
-    assert our_tensor.__dlpack_device__() == (1, 0)
+    assert our_tensor.__dlpack_device__() == (1, 0)  # device 0 of type kDLCPU
 
 
 def test_dlpack_refuses_a_decoded_tensor_if_copies_are_forbidden():

@@ -222,9 +222,9 @@ def random_value(rng, field, depth):
 def random_text(rng, descriptor, depth):
     """Draw JSON of a message, valid or nearly valid."""
 
-    def joined_pairs(pairs, brackets):
+    def join_parts(parts, brackets):
         spaces = [rng.choice(["", "", " ", "\n"]) for _ in range(3)]
-        return f"{brackets[0]}{spaces[0]}{f'{spaces[1]},{spaces[2]}'.join(pairs)}{spaces[1]}{brackets[1]}"
+        return f"{brackets[0]}{spaces[0]}{f'{spaces[1]},{spaces[2]}'.join(parts)}{spaces[1]}{brackets[1]}"
 
     if depth < 0:
         return rng.choice(["{}", "{}", "{ }", "[]", '""'])
@@ -236,10 +236,10 @@ def random_text(rng, descriptor, depth):
             value = random_value(rng, field, depth)
             if field.is_repeated and rng.random() < 0.95:
                 values = [random_value(rng, field, depth) for _ in range(rng.choice([0, 1, 2, 3, 5]))]
-                value = joined_pairs(values, "[]")
+                value = join_parts(values, "[]")
             space_before, space_after = rng.choice(["", "", " "]), rng.choice(["", " ", "\n"])
             pairs.append(f'"{key}"{space_before}:{space_after}{value}')
-    return joined_pairs(pairs, "{}")
+    return join_parts(pairs, "{}")
 
 
 SNIPPETS = (

@@ -127,7 +127,7 @@ def test_a_limit_elides_neither_a_singular_number_nor_a_value_of_exactly_that_le
 
 
 def write_sparse_model(path, *fields):
-    """Write a model of one tensor whose raw_data is a hole in the file; return its size, 200 MB.
+    """Write a model of one tensor whose raw_data is a hole in the file; return the size of raw_data, 200 MB.
 
     fields: other fields of the tensor.
     """
@@ -338,8 +338,8 @@ def run_protoc(name, data, folder):
 UNKNOWN_NUMBER = 1000  # no field of ModelProto has this number
 
 
-def nest_in_spans(depth, data):
-    """Nest bytes in `depth` unknown fields with a length, each of which has another field after the nested one."""
+def nest_in_len_records(depth, data):
+    """Nest bytes in `depth` unknown LEN records, each of which has another record after the nested one."""
     for _ in range(depth):
         data = wire.len_record(UNKNOWN_NUMBER, data + wire.varint_record(1, 1))
     return data
@@ -371,11 +371,11 @@ UNKNOWN_FIELDS = {
     ),
     # Field 2 of a model, producer_name, is a string.
     "other wire type": wire.varint_record(2, 5) + wire.tag(2, wire.FIXED32) + b"abcd" + wire.group(2),
-    **{f"{n} spans": nest_in_spans(n, b"") for n in (9, 10, 11, 12)},
+    **{f"{n} LEN records": nest_in_len_records(n, b"") for n in (9, 10, 11, 12)},
     **{f"{n} groups": nest_in_groups(n, wire.len_record(1, wire.varint_record(2, 2))) for n in (9, 10, 11, 60)},
-    **{f"{n} groups in a span": wire.len_record(UNKNOWN_NUMBER, nest_in_groups(n, b"")) for n in (9, 10, 11)},
-    **{f"{n} groups in 5 spans": nest_in_spans(5, nest_in_groups(n, b"")) for n in (4, 5, 6, 7)},
-    **{f"2 spans in {n} groups": nest_in_groups(n, nest_in_spans(2, b"")) for n in (8, 9, 10)},
+    **{f"{n} groups in a LEN record": wire.len_record(UNKNOWN_NUMBER, nest_in_groups(n, b"")) for n in (9, 10, 11)},
+    **{f"{n} groups in 5 LEN records": nest_in_len_records(5, nest_in_groups(n, b"")) for n in (4, 5, 6, 7)},
+    **{f"2 LEN records in {n} groups": nest_in_groups(n, nest_in_len_records(2, b"")) for n in (8, 9, 10)},
 }
 
 
@@ -383,7 +383,7 @@ UNKNOWN_FIELDS = {
 @pytest.mark.parametrize("case", UNKNOWN_FIELDS)
 def test_unknown_fields_are_printed_as_protoc_prints_them(case, tmp_path):
     our_class, _ = PAIRS["onnx.ModelProto"]
-    for data in (
+    for data in (  # field 7 is graph
         UNKNOWN_FIELDS[case],
         wire.len_record(7, UNKNOWN_FIELDS[case]),
         wire.len_record(7, UNKNOWN_FIELDS[case]) + wire.len_record(7, UNKNOWN_FIELDS[case]),

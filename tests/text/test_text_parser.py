@@ -280,7 +280,7 @@ SNIPPETS = (
 
 
 def mutate_text(rng, text, snippets):
-    """Return a text after up to two random changes of a few characters."""
+    """Return a text after up to two random deletions, insertions or replacements."""
     for _ in range(rng.choice([0, 0, 1, 1, 2])):
         start = rng.randrange(len(text) + 1)
         snippet = rng.choice([*snippets, text[start : start + 20]]) if rng.random() < 0.7 else ""

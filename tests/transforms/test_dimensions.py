@@ -178,7 +178,7 @@ def test_a_rename_to_a_known_variable_is_rejected():
 
 
 @pytest.mark.parametrize("size", [-1, -(1 << 63), (1 << 63) - 1, 0])
-def test_hostile_sizes_are_replaced(size):
+def test_a_size_of_any_value_becomes_a_variable(size):
     model = model_of([helper.make_node("Relu", ["x"], ["y"])], [value("x", [1])], [value("y", [1])])
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = size
     changed_model, _ = change_dimensions(model, {}, dynamic="n")

@@ -52,17 +52,19 @@ def elements(model):
 
 def reads_undefined_values(model):
     """Return whether a node, or an output of the graph, refers to a value that nothing before it defines."""
-    defined = {value.name for value in model.graph.input} | {tensor.name for tensor in model.graph.initializer} | {""}
+    defined_names = (
+        {value.name for value in model.graph.input} | {tensor.name for tensor in model.graph.initializer} | {""}
+    )
     for node in model.graph.node:
-        if not defined.issuperset(node.input):
+        if not defined_names.issuperset(node.input):
             return True
-        defined.update(node.output)
-    return not defined.issuperset(value.name for value in model.graph.output)
+        defined_names.update(node.output)
+    return not defined_names.issuperset(value.name for value in model.graph.output)
 
 
 @pytest.fixture(scope="module")
 def bases():
-    """Return models of more than three nodes with distinct names or outputs that read only defined values."""
+    """Return models of more than three nodes, which have distinct names or outputs and read only defined values."""
     models = [onnx.load(DIGITS)]
     for file in [file for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 40]:
         model = onnx.load(Path(ONNX_FOLDER, file), load_external_data=False)
@@ -83,14 +85,14 @@ def test_random_edits_of_two_sides_are_merged_or_conflict(bases):
         changed_keys = [
             {key for key in keys if base_elements.get(key) != side.get(key)} for side in (our_elements, their_elements)
         ]
-        merged, conflicts = merge(base, ours, theirs)
+        merged_model, conflicts = merge(base, ours, theirs)
         if any(our_elements.get(key) != their_elements.get(key) for key in changed_keys[0] & changed_keys[1]):
             assert conflicts, trial
             n_conflicts += 1
             continue
         expected = {key: (our_elements if key in changed_keys[0] else their_elements).get(key) for key in keys}
-        assert elements(merged) == {key: data for key, data in expected.items() if data is not None}, trial
-        assert conflicts or not reads_undefined_values(merged), trial
+        assert elements(merged_model) == {key: data for key, data in expected.items() if data is not None}, trial
+        assert conflicts or not reads_undefined_values(merged_model), trial
         # Edits of different elements can contradict each other, as a removed Cast and a new reader of its output do.
         assert all(line.startswith("error ") for line in conflicts), (trial, conflicts)
         n_merged += not conflicts
@@ -120,9 +122,9 @@ def test_a_removed_node_that_the_other_side_changed_is_a_conflict():
     del ours.graph.node[1]
     ours.graph.node[1].input[0] = "v1"
     theirs.graph.node[1].op_type = "Abs"
-    merged, conflicts = merge(base, ours, theirs)
+    merged_model, conflicts = merge(base, ours, theirs)
     assert conflicts == ["node b in graph: our side removed, their side changed"]
-    assert merged == ours
+    assert merged_model == ours
 
 
 def test_a_node_that_reads_a_value_removed_by_the_other_side_is_a_conflict():
@@ -156,13 +158,13 @@ def test_fields_types_weights_and_functions_are_merged():
     theirs.graph.initializer.append(numpy_helper.from_array(np.ones(3, np.float32), "w"))
     ours.graph.initializer.append(numpy_helper.from_array(np.ones(4, np.float32), "x"))
     theirs.functions.append(helper.make_function("d", "f", ["i"], ["o"], [helper.make_node("Abs", ["i"], ["o"])], []))
-    merged, conflicts = merge(base, ours, theirs)
+    merged_model, conflicts = merge(base, ours, theirs)
     assert conflicts == []
-    assert (merged.producer_name, merged.producer_version) == ("me", "2")
-    assert (merged.graph.doc_string, merged.graph.name) == ("text", "other")
-    assert [tensor.name for tensor in merged.graph.initializer] == ["x", "w"]
-    assert [value.name for value in merged.graph.value_info] == ["v1"]
-    assert merged.functions[0].name == "f"
+    assert (merged_model.producer_name, merged_model.producer_version) == ("me", "2")
+    assert (merged_model.graph.doc_string, merged_model.graph.name) == ("text", "other")
+    assert [tensor.name for tensor in merged_model.graph.initializer] == ["x", "w"]
+    assert [value.name for value in merged_model.graph.value_info] == ["v1"]
+    assert merged_model.functions[0].name == "f"
     theirs.producer_name = "you"
     assert merge(base, ours, theirs)[1] == ["field producer_name: changed by both sides, in different ways"]
 
@@ -177,9 +179,9 @@ def test_changes_inside_a_graph_of_a_node_are_merged():
     ours.graph.node[index].attribute[attribute_index].g.node[0].doc_string = "inside"
     theirs.graph.node[index].doc_string = "outside"
     theirs.graph.node[index].attribute[attribute_index].g.doc_string = "graph"
-    merged, conflicts = merge(base, ours, theirs)
+    merged_model, conflicts = merge(base, ours, theirs)
     assert conflicts == []
-    node = merged.graph.node[index]
+    node = merged_model.graph.node[index]
     assert (node.doc_string, node.attribute[attribute_index].g.doc_string) == ("outside", "graph")
     assert node.attribute[attribute_index].g.node[0].doc_string == "inside"
     theirs.graph.node[index].attribute[attribute_index].g.node[0].doc_string = "another"
@@ -194,9 +196,9 @@ def test_inputs_that_both_sides_added_at_one_position_are_a_conflict():
     _, conflicts = merge(base, ours, theirs)
     assert conflicts == ["order of inputs in graph: changed by both sides, in different ways"]
     theirs.graph.input.insert(0, theirs.graph.input.pop())
-    merged, conflicts = merge(base, ours, theirs)
+    merged_model, conflicts = merge(base, ours, theirs)
     assert conflicts == []
-    assert [value.name for value in merged.graph.input] == ["y", "v0", "x"]
+    assert [value.name for value in merged_model.graph.input] == ["y", "v0", "x"]
 
 
 def test_a_new_version_of_an_operator_set_with_changed_nodes_of_the_domain_is_a_conflict():
@@ -225,18 +227,18 @@ def models_with_reordered_nodes():
 def test_a_side_that_reordered_nodes_keeps_its_order():
     base, ours, theirs = models_with_reordered_nodes()
     ours.graph.node.insert(1, helper.make_node("Neg", ["v1"], ["y"], name="d"))
-    merged, conflicts = merge(base, ours, theirs)
+    merged_model, conflicts = merge(base, ours, theirs)
     assert conflicts == []
-    assert [node.name for node in merged.graph.node] == ["c", "a", "d", "b"]
+    assert [node.name for node in merged_model.graph.node] == ["c", "a", "d", "b"]
 
 
 def test_nodes_of_a_reordered_and_an_edited_list_are_sorted():
     base, ours, theirs = models_with_reordered_nodes()
     ours.graph.node[2].input[0] = "v1"
     for sides in ((ours, theirs), (theirs, ours)):
-        merged, conflicts = merge(base, *sides)
+        merged_model, conflicts = merge(base, *sides)
         assert conflicts == []
-        assert [node.name for node in merged.graph.node] == ["a", "c", "b"]
+        assert [node.name for node in merged_model.graph.node] == ["a", "c", "b"]
 
 
 def test_nodes_that_form_a_cycle_are_a_conflict():
@@ -256,9 +258,9 @@ def test_nodes_with_one_name_are_paired_by_their_outputs():
     del ours.graph.node[0]
     ours.graph.node[0].input[0] = "v0"
     theirs.graph.node[3].doc_string = "changed"
-    merged, conflicts = merge(base, ours, theirs)
+    merged_model, conflicts = merge(base, ours, theirs)
     assert conflicts == []
-    assert [(node.output[0], node.doc_string) for node in merged.graph.node] == [
+    assert [(node.output[0], node.doc_string) for node in merged_model.graph.node] == [
         ("v2", ""),
         ("v3", ""),
         ("v4", "changed"),
@@ -271,8 +273,8 @@ def test_nodes_without_names_and_outputs_are_not_doubled():
     ours, theirs = copy(base), copy(base)
     ours.graph.node[0].doc_string = "one"
     theirs.graph.node.append(onnx.NodeProto(op_type="Sink", input=["v0"]))
-    merged, _ = merge(base, ours, theirs)
-    assert [node.op_type for node in merged.graph.node] == ["Relu", "Sink", "Sink"]
+    merged_model, _ = merge(base, ours, theirs)
+    assert [node.op_type for node in merged_model.graph.node] == ["Relu", "Sink", "Sink"]
 
 
 def test_an_equal_output_that_both_sides_added_in_different_positions_is_a_conflict():
@@ -292,8 +294,8 @@ def test_an_output_that_both_sides_add_at_one_position_is_no_conflict():
     theirs.graph.output.insert(0, value("b"))
     theirs.graph.output.append(value("c"))
     for sides in ((ours, theirs), (theirs, ours)):
-        merged, conflicts = merge(base, *sides)
-        assert ([output.name for output in merged.graph.output], conflicts) == (["b", "a", "c"], [])
+        merged_model, conflicts = merge(base, *sides)
+        assert ([output.name for output in merged_model.graph.output], conflicts) == (["b", "a", "c"], [])
     assert merge(base, ours, ours) == (ours, [])
 
 
@@ -306,8 +308,8 @@ def test_equal_changes_of_an_operator_set_and_its_nodes_are_no_conflict():
     assert merge(base, side, side) == (side, [])
     second_side = copy(side)
     second_side.graph.node[1].op_type = "Neg"
-    merged, conflicts = merge(base, side, second_side)
-    assert (merged, conflicts) == (second_side, [])
+    merged_model, conflicts = merge(base, side, second_side)
+    assert (merged_model, conflicts) == (second_side, [])
 
 
 def model_with_function(*calls):
@@ -370,9 +372,9 @@ def test_faults_of_the_base_are_no_conflict_at_their_new_positions():
     ours, theirs = copy(base), copy(base)
     ours.graph.node.insert(1, helper.make_node("Neg", ["v0"], ["n"], name="n"))
     theirs.graph.node.insert(3, helper.make_node("Exp", ["v0"], ["e"], name="e"))
-    merged, conflicts = merge(base, ours, theirs)
+    merged_model, conflicts = merge(base, ours, theirs)
     assert conflicts == []
-    assert [node.name for node in merged.graph.node] == ["early", "n", "a", "b", "e", "c"]
+    assert [node.name for node in merged_model.graph.node] == ["early", "n", "a", "b", "e", "c"]
 
 
 def copy_node(node):
@@ -385,9 +387,9 @@ def test_nan_in_both_models_is_no_change():
     ours, theirs = copy(base), copy(base)
     ours.graph.node[0].doc_string = "x"
     theirs.graph.doc_string = "y"
-    merged, conflicts = merge(base, ours, theirs)
+    merged_model, conflicts = merge(base, ours, theirs)
     assert conflicts == []
-    assert (merged.graph.node[0].doc_string, merged.graph.doc_string) == ("x", "y")
+    assert (merged_model.graph.node[0].doc_string, merged_model.graph.doc_string) == ("x", "y")
 
 
 def test_unknown_fields_that_their_side_changed_are_a_conflict():

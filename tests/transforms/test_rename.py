@@ -23,27 +23,27 @@ def fill_scope(draw, scope, outer_names, depth):
     """
     names = draw(st.lists(st.sampled_from("abcd"), unique=True, max_size=3))
     is_graph = isinstance(scope, onnxwire.GraphProto)
-    visible = set(outer_names)
+    visible_names = set(outer_names)
     for name in names:
         origin = draw(st.sampled_from(["input", "node", "initializer"] if is_graph else ["input", "node"]))
         if origin == "node":
-            scope.node.add(op_type="Make", output=[name], input=draw(uses(visible)))
+            scope.node.add(op_type="Make", output=[name], input=draw(uses(visible_names)))
         elif is_graph:
             getattr(scope, origin).add(name=name)
         else:
             scope.input.append(name)
-        visible.add(name)
-    scope.node.add(op_type="Use", input=draw(uses(visible)))
+        visible_names.add(name)
+    scope.node.add(op_type="Use", input=draw(uses(visible_names)))
     if depth and draw(st.booleans()):
         node = scope.node.add(op_type="If")
         for _ in range(draw(st.integers(1, 2))):
-            fill_scope(draw, node.attribute.add().g, visible, depth - 1)
+            fill_scope(draw, node.attribute.add().g, visible_names, depth - 1)
     return set(names)
 
 
-def uses(visible):
+def uses(visible_names):
     """Return a strategy for lists of visible names."""
-    return st.lists(st.sampled_from(sorted(visible)), max_size=3) if visible else st.just([])
+    return st.lists(st.sampled_from(sorted(visible_names)), max_size=3) if visible_names else st.just([])
 
 
 @st.composite
@@ -67,25 +67,25 @@ def models(draw):
 
 
 def definitions_of_uses(model):
-    """Return, for each use of a name, the path of the value's definition."""
+    """Return the paths of the definitions to which the inputs of nodes and the bindings refer."""
     definitions = []
 
-    def visit(scope, path, outer):
+    def visit(scope, path, outer_definitions):
         """Add the uses in a scope; return the paths of the definitions that it sees, by name."""
         is_graph = isinstance(scope, onnxwire.GraphProto)
-        inner = {}
+        own_definitions = {}
         for index, value in enumerate(scope.input):
-            inner[value.name if is_graph else value] = f"{path}.input[{index}]"
+            own_definitions[value.name if is_graph else value] = f"{path}.input[{index}]"
         for index, tensor in enumerate(scope.initializer if is_graph else ()):
-            inner[tensor.name] = f"{path}.initializer[{index}]"
+            own_definitions[tensor.name] = f"{path}.initializer[{index}]"
         for index, node in enumerate(scope.node):
-            inner.update({name: f"{path}.node[{index}].output[{i}]" for i, name in enumerate(node.output)})
-        visible = outer | inner
+            own_definitions.update({name: f"{path}.node[{index}].output[{i}]" for i, name in enumerate(node.output)})
+        visible_definitions = outer_definitions | own_definitions
         for index, node in enumerate(scope.node):
-            definitions.append((path, index, [visible[name] for name in node.input]))
+            definitions.append((path, index, [visible_definitions[name] for name in node.input]))
             for number, attribute in enumerate(node.attribute):
-                visit(attribute.g, f"{path}.node[{index}].attribute[{number}].g", visible)
-        return visible
+                visit(attribute.g, f"{path}.node[{index}].attribute[{number}].g", visible_definitions)
+        return visible_definitions
 
     main_values = visit(model.graph, "graph", {})
     for index, training in enumerate(model.training_info):

@@ -28,7 +28,7 @@ HOSTILE_NAME = "<img src=x onerror=alert(1)>\u202e\x1b[2J\"'&"
 
 
 def model(*operators, weight=1.0):
-    """Return a model of a chain of operators; the second operator reads a tensor of four elements of value `weight`."""
+    """Return a chain of operators with a tensor of four elements of value `weight`, which the second operator reads."""
     result = onnxwire.ModelProto(ir_version=8)
     for i, op_type in enumerate(operators):
         result.graph.node.add(op_type=op_type, name=f"n{i}", input=[f"x{i}"], output=[f"x{i + 1}"])

@@ -37,7 +37,7 @@ def test_a_name_is_shown_without_its_group_and_operator(arguments, expected):
     assert short_name(name, op_type, list(scopes)) == expected
 
 
-# A type of `MapColumns`, and its shape in a box.
+# A type of `MapColumns`, and its text in a box.
 SHAPES = {
     "float[64, 3, 7, 7]": "64×3×7×7", "float[]": "scalar", "float": "float", "": "", "int64[batch]": "batch",
     "float[1, 2, 3, 4, 5, 6, 7]": "1×2×3×4×5×6×…", f"float[{'n' * 40}]": "n" * 12 + "…",
@@ -117,14 +117,14 @@ def test_a_constant_shows_a_value_or_type_if_it_has_a_tensor_or_number(attribute
 
 
 def test_damaged_and_external_constants_show_no_value():
-    truncated = TensorProto(data_type=TensorProto.FLOAT, dims=[2], raw_data=b"123")
-    external = TensorProto(data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
-    external.external_data.add(key="location", value="/etc/passwd")
-    negative = TensorProto(data_type=TensorProto.FLOAT, dims=[-2])
-    unknown = TensorProto(data_type=99, dims=[1])
+    truncated_tensor = TensorProto(data_type=TensorProto.FLOAT, dims=[2], raw_data=b"123")
+    external_tensor = TensorProto(data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
+    external_tensor.external_data.add(key="location", value="/etc/passwd")
+    negative_tensor = TensorProto(data_type=TensorProto.FLOAT, dims=[-2])
+    unknown_tensor = TensorProto(data_type=99, dims=[1])
     lines = [
         boxes_of([helper.make_node("Constant", [], ["c"], value=tensor_value)])[0]["lines"]
-        for tensor_value in (truncated, external, negative, unknown)
+        for tensor_value in (truncated_tensor, external_tensor, negative_tensor, unknown_tensor)
     ]
     assert lines == [[], ["float 2"], ["float -2"], []]
 

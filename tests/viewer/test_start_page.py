@@ -22,7 +22,7 @@ import pytest
 from browser import Page, needs_browser
 from each import each
 from onnx import helper, numpy_helper
-from view_process import answer_to, end, serving
+from view_process import end, send_raw_request, serving
 
 import onnxwire
 from onnxwire.cli import main
@@ -161,21 +161,21 @@ UNUSABLE_LISTS = [
 def test_an_unusable_list_of_recent_files_is_treated_as_empty(data, tmp_path):
     path = tmp_path / "recent.json"
     path.write_bytes(data)
-    recent = RecentFiles(str(path))
-    assert recent.paths() == []
-    recent.add("/a")
-    assert recent.paths() == ["/a"]
+    recent_list = RecentFiles(str(path))
+    assert recent_list.paths() == []
+    recent_list.add("/a")
+    assert recent_list.paths() == ["/a"]
 
 
 def test_recent_files_are_bounded_and_stored_in_the_state_folder_if_possible(tmp_path, monkeypatch):
-    recent = RecentFiles(str(tmp_path / "recent.json"))
+    recent_list = RecentFiles(str(tmp_path / "recent.json"))
     for i in range(30):
-        recent.add(f"/m{i}")
-    assert (len(recent.paths()), recent.paths()[0]) == (20, "/m29")
+        recent_list.add(f"/m{i}")
+    assert (len(recent_list.paths()), recent_list.paths()[0]) == (20, "/m29")
     (tmp_path / "file").write_text("")
-    below_file = RecentFiles(str(tmp_path / "file" / "recent.json"))
-    below_file.add("/a")
-    assert below_file.paths() == []
+    list_below_file = RecentFiles(str(tmp_path / "file" / "recent.json"))
+    list_below_file.add("/a")
+    assert list_below_file.paths() == []
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert recent_files.state_path() == str(tmp_path / "onnxwire" / "recent.json")
 
@@ -259,8 +259,8 @@ def test_malformed_actions_are_rejected(server, key):
         assert request(server, "POST", f"upload{query}", DATA, key)[0] == 400
     request_head = f"POST /api/upload?name=m.onnx HTTP/1.1\r\nHost: 127.0.0.1\r\n{KEY_HEADER}: {key}\r\n"
     request_head += "Content-Type: application/octet-stream\r\n"
-    for length in (f"Content-Length: {1 << 50}", "Content-Length: -1", "Transfer-Encoding: chunked", "X: y"):
-        answer = answer_to(server.server_port, f"{request_head}{length}\r\n\r\n")
+    for header in (f"Content-Length: {1 << 50}", "Content-Length: -1", "Transfer-Encoding: chunked", "X: y"):
+        answer = send_raw_request(server.server_port, f"{request_head}{header}\r\n\r\n")
         assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 411")), answer
 
 

@@ -48,12 +48,12 @@ def test_tensors_inside_a_graph_have_histograms(tmp_path):
 
 
 def test_histograms_of_damaged_and_external_tensors_are_errors(tmp_path):
-    truncated = onnx.TensorProto(data_type=onnx.TensorProto.FLOAT, dims=[2], raw_data=b"123")
+    truncated_tensor = onnx.TensorProto(data_type=onnx.TensorProto.FLOAT, dims=[2], raw_data=b"123")
     with pytest.raises(TensorError):
-        TensorQueries(onnxwire.TensorProto.FromString(truncated.SerializeToString())).histogram("")
-    external = onnx.TensorProto(data_type=1, dims=[2], data_location=onnx.TensorProto.EXTERNAL)
-    external.external_data.add(key="location", value="/etc/passwd")
-    (tmp_path / "far.pb").write_bytes(external.SerializeToString())
+        TensorQueries(onnxwire.TensorProto.FromString(truncated_tensor.SerializeToString())).histogram("")
+    external_tensor = onnx.TensorProto(data_type=1, dims=[2], data_location=onnx.TensorProto.EXTERNAL)
+    external_tensor.external_data.add(key="location", value="/etc/passwd")
+    (tmp_path / "far.pb").write_bytes(external_tensor.SerializeToString())
     queries = TensorQueries(onnxwire.load(tmp_path / "far.pb", onnxwire.TensorProto))
     assert queries.tensor("")["location"] == "/etc/passwd"
     with pytest.raises(onnxwire.Error):
@@ -71,7 +71,7 @@ def test_the_page_of_a_tensor_file_shows_its_pictures(driver, tensor_file, tmp_p
         page.wait_for_title("logits")
         page.element("#histogram", "All 1,000 elements.")
         page.element("#heat-map canvas")
-        # All fields are one click away.
+        # A click shows all fields.
         driver.find_element("id", "home").click()
         page.wait_for_title("TensorProto")
         assert end(process)[1] == 0

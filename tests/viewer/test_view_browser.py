@@ -72,8 +72,8 @@ def test_a_model_of_4_gib_opens_and_little_of_it_is_read(open_page, big_model):
     assert "4.26 GiB, 700 nodes" in page.text("#about")
     open_node_and_weight(page, "layers.9 down_proj", "MatMul", "Mul")
     assert "of 45,088,768 elements" in page.text("#histogram")
-    total_memory, unmapped_memory = page.memory()  # in MiB
-    assert unmapped_memory < 120
+    total_memory, anonymous_memory = page.memory()  # in MiB
+    assert anonymous_memory < 120
     assert total_memory < 400
 
 
@@ -199,7 +199,7 @@ def test_the_list_of_100_000_nodes_has_the_rows_on_the_screen_only(open_page, tm
     page.click(".row", "relu_99999")
     page.wait_for_title("relu_99999")
     page.search("relu_777")
-    page.element("#found", "111 nodes found")
+    page.element("#found", "111 nodes found")  # 777, 7770 to 7779, and 77700 to 77799
     assert 5 < len(page.elements(".row")) < 60
 
 
@@ -225,14 +225,14 @@ def test_every_control_has_a_name(page):
         page.driver.execute_script("location.hash = arguments[0]", address)
         page.element("#details #show-bytes")
         page.wait(lambda a=address: not a.startswith("tensor") or page.elements("#heat"))
-        nameless = page.driver.execute_script("""
+        nameless_elements = page.driver.execute_script("""
             return [...document.querySelectorAll('button, input, select, [tabindex], [role=listbox], [role=tree]')]
               .filter((element) => element.checkVisibility() && element.id !== 'details')
               .filter((element) => !element.getAttribute('aria-label') && !element.getAttribute('aria-labelledby'))
               .filter((element) => !element.textContent.trim() && !element.labels?.length)
               .map((element) => element.outerHTML)
         """)
-        assert nameless == []
+        assert nameless_elements == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -278,7 +278,7 @@ def test_no_address_causes_an_uncaught_error(open_page):
         page.driver.execute_script(
             "location.hash = arguments[0]; window.dispatchEvent(new HashChangeEvent('hashchange'))", fragment
         )
-        # The next address is shown after each, so the page still works.
+        # After each fragment, the page still shows another address.
         page.driver.execute_script("location.hash = 'node=graph.node[3]'")
         page.wait(lambda: "BatchNormalization" in page.text("#details"), fail_on_error=False)
         assert page.driver.execute_script("return window.faults") == [], fragment
@@ -309,7 +309,7 @@ def test_the_list_of_tensors_contains_tensors_of_nodes_and_subgraphs(open_page, 
     page.element("#found", "3 tensors found")
     page.click(".row", "k")
     page.wait_for_title("graph.node[0].attribute[0].t")
-    # A tensor of a subgraph keeps the list of the main graph.
+    # Opening a tensor of a subgraph does not change the list.
     page.search("w")
     page.wait(lambda: page.text("#found") == "3 tensors found" and page.elements(".row")[1].text.endswith("w"))
     page.elements(".row")[1].click()

@@ -386,7 +386,7 @@ def test_a_page_of_another_site_can_do_nothing(page, tmp_path):
         threading.Thread(target=site.serve_forever, daemon=True).start()
         tab = page.driver.current_window_handle
         page.driver.switch_to.new_window("tab")
-        # Both names of this machine are tried: for the browser, one is the same site and the other a different site.
+        # For the browser, 127.0.0.1 is the same site as the page, and localhost is a different site.
         for name in ("127.0.0.1", "localhost"):
             page.driver.get(f"http://{name}:{site.server_port}/")
             outcome = page.wait(lambda: page.driver.execute_script("return window.outcome"))
@@ -487,7 +487,7 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     assert (graph.node[1].op_type, graph.node[2].HasField("doc_string")) == ("Identity", False)
 
 
-# Returns the open form; if there is none, clicks the control that opens it.
+# Returns the open form or null. If no form is open, clicks the control that opens it before.
 OPEN_FORM = """
 const find = () => document.querySelector("form.editing");
 if (!find()) document.querySelector(arguments[0])?.click();
@@ -506,14 +506,14 @@ def test_every_control_has_a_name_and_a_form_has_labels(page):
             if opener:
                 # The click is repeated if the details are drawn again in the meantime.
                 page.wait(lambda o=opener: page.driver.execute_script(OPEN_FORM, f"#details {o}"))
-            nameless = page.driver.execute_script("""
+            nameless_elements = page.driver.execute_script("""
                 return [...document.querySelectorAll('button, input, select, textarea, [tabindex], [role=tree]')]
                   .filter((element) => element.checkVisibility() && element.id !== 'details')
                   .filter((element) => !element.getAttribute('aria-label') && !element.getAttribute('aria-labelledby'))
                   .filter((element) => !element.textContent.trim() && !element.labels?.length)
                   .map((element) => element.outerHTML)
             """)
-            assert nameless == []
+            assert nameless_elements == []
             if opener:
                 page.press(key_code("ESCAPE"))
                 page.wait(lambda: not page.elements("form.editing"))

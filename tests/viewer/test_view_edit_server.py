@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
-from view_process import answer_to
+from view_process import send_raw_request
 
 import onnxwire
 from onnxwire.viewer.edits import Edits
@@ -192,7 +192,7 @@ def test_request_bodies_are_bounded(server, key):
         ("change", "application/json\r\nTransfer-Encoding: chunked", "0", 411),
     ):
         head = f"POST /api/{action} HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n"
-        answer = answer_to(
+        answer = send_raw_request(
             server.server_port, f"{head}Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n"
         )
         assert answer.startswith(f"HTTP/1.1 {status} ".encode()), (length, answer[:100])

@@ -167,7 +167,7 @@ def test_tensors_are_replaced_by_those_of_a_safetensors_file_by_name(edits, path
     weights = onnxwire.ModelProto()
     for name, array in new_arrays.items():
         weights.graph.initializer.append(onnxwire.from_array(array, name))
-    # Not in the model's folder, where it would become external data.
+    # The file is not in the model's folder, where it would become external data.
     (tmp_path / "other").mkdir()
     onnxwire.to_safetensors(weights, tmp_path / "other" / "w.safetensors")
     file = upload(edits, tmp_path / "other" / "w.safetensors")
@@ -211,7 +211,7 @@ def npy(header):
         ("x.npy", b"no array", "not an .npy file"),
         ("x.npy", b"", "not an .npy file"),
         ("x.npy", b"PK\3\4 and no archive", "not an .npy file"),  # begins like a file in a zip archive
-        ("x.npy", b"PK\5\6" + bytes(18), "is a zip archive"),  # empty
+        ("x.npy", b"PK\5\6" + bytes(18), "is a zip archive"),  # without members
         ("x.npy", npy("{'descr': '<f4', 'shape': (1,)"), "not an .npy file"),
         ("x.npy", npy(str({"descr": "<f4", "fortran_order": False, "shape": (1 << 70,)})), "not an .npy file"),
         ("x.npy", npy(str({"descr": "<f4", "fortran_order": False, "shape": (1 << 32, 1 << 32)})), "not an .npy file"),

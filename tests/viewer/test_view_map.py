@@ -404,14 +404,14 @@ def test_a_drawing_without_crossings_is_found():
 
 def test_chains_are_next_to_their_consumers_and_producers():
     # A long chain; a short chain that joins it near its end, and one that leaves it near its start.
-    chain = [(i, i + 1) for i in range(9)]
-    layout_of_joining = lay_out([(10, 10)] * 12, [*chain, (10, 11), (11, 9)])
+    long_chain = [(i, i + 1) for i in range(9)]
+    layout_of_joining = lay_out([(10, 10)] * 12, [*long_chain, (10, 11), (11, 9)])
     assert (
         layout_of_joining.rows[9] - layout_of_joining.rows[11]
         == layout_of_joining.rows[11] - layout_of_joining.rows[10]
         == 1
     )
-    layout_of_leaving = lay_out([(10, 10)] * 12, [*chain, (0, 10), (10, 11)])
+    layout_of_leaving = lay_out([(10, 10)] * 12, [*long_chain, (0, 10), (10, 11)])
     assert (
         layout_of_leaving.rows[10] - layout_of_leaving.rows[0]
         == layout_of_leaving.rows[11] - layout_of_leaving.rows[10]

@@ -217,13 +217,13 @@ def test_names_are_escaped(open_map, tmp_path, download_folder):
 def test_every_control_has_a_name(digits):
     digits.open_address("map=graph.node[5]")
     digits.wait_for_status("node_conv2d_1")
-    nameless = digits.driver.execute_script("""
+    nameless_elements = digits.driver.execute_script("""
         return [...document.querySelectorAll('#map button, #map canvas[tabindex], header button')]
           .filter((element) => element.checkVisibility() && !element.getAttribute('aria-label'))
           .filter((element) => !element.textContent.trim())
           .map((element) => element.outerHTML)
     """)
-    assert nameless == []
+    assert nameless_elements == []
 
 
 def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, layers):
@@ -250,8 +250,8 @@ def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, laye
     page.search_for("layers.77/part.3/", "layers.77")
     page.wait(lambda: re.fullmatch(r"#map=graph\.node\[\d+\]", page.current_address))
     page.element("#map-card", "layers.77")
-    _, unmapped_memory = page.memory()  # in MiB
-    assert unmapped_memory < 400
+    _, anonymous_memory = page.memory()  # in MiB
+    assert anonymous_memory < 400
 
 
 def test_the_layers_of_a_transformer_of_4_gib_are_one_box_that_opens(open_map, big_model):
@@ -268,8 +268,8 @@ def test_the_layers_of_a_transformer_of_4_gib_are_one_box_that_opens(open_map, b
     page.search_for("layers.9 down_proj", "MatMul")
     page.wait_for_status("node MatMul /model/layers.9/mlp/down_proj/MatMul")
     page.element("#map-card", "in model \u203a layers.9 \u203a mlp")
-    _, unmapped_memory = page.memory()  # in MiB
-    assert unmapped_memory < 120
+    _, anonymous_memory = page.memory()  # in MiB
+    assert anonymous_memory < 120
 
 
 # Returns a checksum of the pixels in the upper 30 % of the map.
@@ -439,7 +439,7 @@ def branches(tmp_path_factory):
 
 def test_a_single_group_is_open_at_the_start_and_its_scale_is_legible(open_map, branches):
     page = open_map(branches)
-    assert page.box_count() == 4 + 121
+    assert page.box_count() == 4 + 121  # the input, Shape_0, the group, the output; the 121 nodes of the group
     assert float(page.element("#map-canvas").get_attribute("data-scale")) >= 0.62
     page.press_on_map("0")
     page.wait(lambda: float(page.element("#map-canvas").get_attribute("data-scale")) < 0.2)

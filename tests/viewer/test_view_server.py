@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from view_process import answer_to
+from view_process import send_raw_request
 
 import onnxwire
 from onnxwire.viewer.queries import Queries
@@ -185,7 +185,7 @@ def test_the_body_of_a_rejected_query_is_not_another_request(server, key):
         (f"Content-Length: {len(hidden_request)}", hidden_request),
         ("Transfer-Encoding: chunked", "0\r\n\r\n" + hidden_request),
     ):
-        answer = answer_to(server.server_port, f"GET / HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n{body}")
+        answer = send_raw_request(server.server_port, f"GET / HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n{body}")
         assert answer.count(b"HTTP/1.1 ") == 1
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert b"digits" not in answer
@@ -195,7 +195,9 @@ def test_a_request_with_two_lengths_is_rejected(server, key):
     hidden_request = f"GET /api/summary HTTP/1.1\r\nHost: localhost\r\n{KEY_HEADER}: {key}\r\n\r\n"
     for lengths in ((0, len(hidden_request)), (len(hidden_request), 0)):
         head = "".join(f"Content-Length: {length}\r\n" for length in lengths)
-        answer = answer_to(server.server_port, f"GET / HTTP/1.1\r\nHost: localhost\r\n{head}\r\n{hidden_request}")
+        answer = send_raw_request(
+            server.server_port, f"GET / HTTP/1.1\r\nHost: localhost\r\n{head}\r\n{hidden_request}"
+        )
         assert answer.count(b"HTTP/1.1 ") == 1
         assert answer.startswith(b"HTTP/1.1 400 ")
 
@@ -266,7 +268,7 @@ def connect(server):
 
 
 def wait_for_close(connection):
-    """Wait until the server has closed a connection, and return True; raises TimeoutError after its timeout."""
+    """Wait until the server has closed a connection, and return True. Raises TimeoutError after 30 seconds."""
     with contextlib.suppress(ConnectionResetError):
         while connection.recv(4096):
             pass
