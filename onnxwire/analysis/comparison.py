@@ -314,7 +314,7 @@ class Comparison:
         return new_path + path[len(old_path) :]
 
     def _skip_equal(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
-        """Return whether two messages are equal. Report equal tensors as compared.
+        """Return whether two messages can be skipped because they are equal. Add an equal tensor to the progress.
 
         Returns False for models, graphs and large tensors, which are compared in parts. With `weights` or `progress`,
         also returns False for messages that contain tensors with external data.

@@ -113,11 +113,11 @@ cdef class Interner:
 cdef class FlatGraph:
     """The vertices and edges of a model. Methods raise IndexError for an index of a vertex that does not exist."""
 
-    def __cinit__(self, model, Interner interner not None, digest):
-        """Read a model. digest: returns a key of a tensor's payload, equal for equal payloads."""
+    def __cinit__(self, model, Interner interner not None, payload_key):
+        """Read a model. payload_key: returns a key of a tensor's payload, equal for equal payloads."""
         cdef Names outer_names
         cdef int32_t[4] key
-        self.model, self.interner, self.digest = model, interner, digest
+        self.model, self.interner, self.payload_key = model, interner, payload_key
         self.attribute_labels = {}
         self.names = Names()
         self.message_scope = NONE
@@ -408,7 +408,7 @@ cdef class FlatGraph:
                 operator[1] = self.interner.number_of(type_text)
                 name = self.interner.number_of(values.name)
                 vertex = self.add_vertex(INITIALIZER, self.interner.number_of_ints(operator, 2), row, name)
-                operator[1] = self.interner.number_of(tensor_key(tensor, self.digest))
+                operator[1] = self.interner.number_of(tensor_key(tensor, self.payload_key))
                 self.vertices[vertex].label = self.interner.number_of_ints(operator, 2)
                 self.vertices[vertex].has_notes = bool(values.doc_string or values.metadata_props)
                 self.add_output(name)
@@ -474,7 +474,7 @@ cdef class FlatGraph:
             attribute = node.attribute[index]
             parts = (
                 self.interner.number_of(attribute.name),
-                self.interner.number_of(attribute_key(attribute, self.digest)),
+                self.interner.number_of(attribute_key(attribute, self.payload_key)),
                 attribute.HasField("g") or bool(attribute.graphs),
             )
             if data is not None:

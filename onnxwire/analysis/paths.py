@@ -241,7 +241,7 @@ def _index_of(root: Message, path: str, resolved: Resolved, name: str) -> int:
     key = _key_of(descriptor)
     if key is None:
         raise _error(
-            root, path, f"a {descriptor.name} has no name, so [{name}] matches none; write an index, such as [0]"
+            root, path, f"messages of type {descriptor.name} have no name, so [{name}] matches none; write an index, such as [0]"
         )
     names = [getattr(element, key) for element in resolved.value]
     indexes = [index for index, element_name in enumerate(names) if element_name == name]
@@ -323,7 +323,7 @@ def _messages_in_field(root: Message, *fields: str) -> Iterator[Named]:
     for field in fields:
         if field in _field_names(graph):
             for index, element in enumerate(getattr(graph, field)):
-                name = element if isinstance(element, str) else element.name  # functions have names as inputs
+                name = element if isinstance(element, str) else element.name  # inputs of functions are strings
                 yield f"{prefix}{field}[{index}]", element, [name]
 
 

@@ -19,7 +19,8 @@ UNMATCHED = NONE
 
 cdef enum:
     MAX_REPAIRS = 10         # maximum number of repair passes
-    MAX_VOTES = 64           # maximum number of edges of a vertex, and of consumers of a source, that a repair examines
+    # Maximum number of edges to a vertex, of edges from it, and of consumers of a source that a repair examines.
+    MAX_VOTES = 64
 
 cdef tuple ALL_DIRECTIONS = ("both", "up", "down")
 cdef tuple NEAR_RADII = (4, 2, 1)  # radii of neighbourhoods, in edges

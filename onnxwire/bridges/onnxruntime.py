@@ -43,7 +43,7 @@ def inference_session(
     parameters of InferenceSession, such as providers.
     Payloads of 16 KiB and more in mapped local files that still have the same path, the model's own or external ones,
     are not read: onnxruntime receives their locations and maps them. Other initializers of this size that the main
-    graph reads are passed as arrays, which onnxruntime copies, except those of sub-byte and complex types. All other
+    graph reads are passed as arrays, which onnxruntime copies, except strings and sub-byte and complex types. All other
     parts of the model are encoded. Afterwards the model may be closed, but the files must not change.
     Raises the errors of onnxruntime, FieldTypeError for an object that is not a ModelProto of onnxwire, and TensorError
     for inconsistent tensors and for a model whose encoded parts are too large for protobuf.
@@ -94,7 +94,7 @@ class _SessionModel:
             elif (
                 is_large
                 and _MAIN_GRAPH_PATH.fullmatch(path)
-                and _has_common_type(storage)
+                and _has_supported_type(storage)
                 and source.name in self._read_names
             ):
                 # The array belongs to the copy: an array of the model would prevent closing the model.
@@ -150,6 +150,6 @@ class _SessionModel:
         return ""
 
 
-def _has_common_type(storage: Storage) -> bool:
+def _has_supported_type(storage: Storage) -> bool:
     """Return whether onnxruntime accepts arrays of the element type: not of sub-byte and complex types."""
     return not (storage.data_type.is_packed or storage.data_type.dtype_name.startswith("complex"))

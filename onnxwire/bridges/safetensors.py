@@ -110,8 +110,9 @@ def from_safetensors(
 ) -> int:
     """Assign the tensors of a .safetensors file to initializers of the main graph. Return the number of assignments.
 
-    names: the names of the initializers, or a mapping from them to names in the file; by default all names in
-    both. Other tensors of the file are ignored, and no initializer is added. Types and shapes become those of the file.
+    names: the names of the initializers, or a mapping from them to names in the file; by default all names that the
+    model and the file have. Other tensors of the file are ignored, and no initializer is added. Types and shapes become
+    those of the file.
     Only the header is read. If the file is in the model's folder or below it, it becomes external data of the model,
     and `save` does not change that by default. A payload of any other file, or with refer_to_file=False, becomes
     raw_data, which stays in the mapped file until `save` copies it from file to file.
