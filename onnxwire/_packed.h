@@ -148,6 +148,7 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
         return ow_decode_scalar(v, end, out, n, capacity, PACKED);                                                    \
     }
 
+/* Defines the functions of a level, one for each conversion. */
 #define OW_DEFINE_LEVEL(LEVEL, DEFINE)                                                                                \
     DEFINE(ow_##LEVEL##_64, OW_64)                                                                                    \
     DEFINE(ow_##LEVEL##_32, OW_32)                                                                                    \

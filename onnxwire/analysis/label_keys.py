@@ -55,7 +55,8 @@ def attribute_key(attribute: AttributeProto, payload_key: Callable[[TensorProto]
 def tensor_key(tensor: Any, payload_key: Callable[[TensorProto], Hashable]) -> bytes:
     """Return a key of a TensorProto or SparseTensorProto: its type, shape and payload."""
     if tensor.ByteSize() <= _MAX_TINY_BYTES:
-        return _tiny_key(isinstance(tensor, SparseTensorProto), tensor.SerializeToString(deterministic=True), payload_key)
+        encoded = tensor.SerializeToString(deterministic=True)
+        return _tiny_key(isinstance(tensor, SparseTensorProto), encoded, payload_key)
     return repr(_tensor_parts(tensor, payload_key)).encode()
 
 

@@ -241,7 +241,9 @@ def _index_of(root: Message, path: str, resolved: Resolved, name: str) -> int:
     key = _key_of(descriptor)
     if key is None:
         raise _error(
-            root, path, f"messages of type {descriptor.name} have no name, so [{name}] matches none; write an index, such as [0]"
+            root,
+            path,
+            f"elements of type {descriptor.name} have no names; write an index instead of [{name}], such as [0]",
         )
     names = [getattr(element, key) for element in resolved.value]
     indexes = [index for index, element_name in enumerate(names) if element_name == name]

@@ -134,8 +134,8 @@ def read_numbers(
 def describe_record(document: Document, record: Record, max_shown: int = 64, *, with_codes: bool = False) -> str:
     """Return the value of a record that is not a message as one line.
 
-    For an unknown field, a varint is written as an unsigned integer, a fixed number as hexadecimal bits. max_shown: the maximum number
-    of characters of a string, or of bytes. with_codes: as for `describe_number`.
+    For an unknown field, a varint is written as an unsigned integer, and a fixed number as hexadecimal bits. max_shown:
+    the maximum number of characters of a string, or of bytes. with_codes: as for `describe_number`.
     """
     field, wire, start, end, raw = record.field, record.wire, record.value_start, record.end, record.raw
     assert end is not None

@@ -224,7 +224,7 @@ cdef class Matching:
 
     cdef tuple hash_all(self, tuple labels, str direction):
         """Return hashes of each vertex with all its ancestors ("up"), all its descendants ("down"), or both."""
-        return hash_side(self.old, labels[0], direction), hash_side(self.new, labels[1], direction)
+        return hash_reachable(self.old, labels[0], direction), hash_reachable(self.new, labels[1], direction)
 
     cdef tuple hash_neighbourhoods(self, tuple labels, int radius):
         """Return hashes of each vertex with the vertices that are at most `radius` edges away."""
@@ -711,7 +711,7 @@ cdef object hash_down(Edges edges, object labels):
     return hashes
 
 
-cdef object hash_side(Edges edges, object labels, str direction):
+cdef object hash_reachable(Edges edges, object labels, str direction):
     """Return a hash of each vertex with all its ancestors ("up"), all its descendants ("down"), or both."""
     if direction == "up":
         return hash_up(edges, labels)

@@ -45,8 +45,8 @@ def to_npy(
 
     progress: called with the bytes written so far and their total. raw_data and external data in a file are copied from
     file to file, except elements of less than a byte.
-    A data type that numpy lacks is written as the type that `describe_stored_type` names: nothing is rounded, and reading the
-    file needs neither pickle nor another package. Strings become numpy's fixed-width strings.
+    A data type that numpy lacks is written as the type that `describe_stored_type` names: nothing is rounded, and
+    reading the file needs neither pickle nor another package. Strings become numpy's fixed-width strings.
     Raises TensorError for damaged tensors, for strings that end with a NUL, which numpy would drop, and for strings
     that need more than 1 GiB because all have the width of the longest; SaveError and SourceError like `save`.
     Source: numpy.lib.format, version 1.0.

@@ -127,7 +127,7 @@ class _SessionModel:
         self._model.Clear()
 
     def _locate_payload(self, storage: Storage) -> tuple[str, int]:
-        """Return the location and offset of a payload in a file; location "" if onnxruntime can't read it from one."""
+        """Return the location and offset of a payload in a file that onnxruntime can map; location "" for others."""
         source = None if storage.is_unmapped or storage.is_remote else storage.file_and_offset
         return ("", 0) if source is None else (self._locate_file(source[0].descriptor, source[0].name), source[1])
 
