@@ -257,8 +257,8 @@ def name_tree(rows: Iterable[Row]) -> Branch:
     depth = 0  # number of parts of this prefix
     for row in rows:
         name = row["name"] or row["path"]
-        # Most names have the prefix of the previous name; that prefix is not split again. If it has _MAX_DEPTH parts, the
-        # last part of the name may contain separators.
+        # Most names have the prefix of the previous name; that prefix is not split again. If it has _MAX_DEPTH parts,
+        # the last part of the name may contain separators.
         end = len(prefix)
         last_part_start = end if depth == _MAX_DEPTH else max(name.rfind("."), name.rfind("/"), name.rfind("::"))
         if end and end == last_part_start and name.startswith(prefix) and _SEPARATOR.match(name, end):
