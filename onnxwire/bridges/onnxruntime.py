@@ -70,8 +70,8 @@ def inference_session(
 class _SessionModel:
     """A copy of a model without large payloads, for onnxruntime. The copy shares the model's bytes.
 
-    root: the folder that the locations are relative to, or "". arrays: the initializers, by name, that are not in a
-    file: their bits as unsigned integers, and the number of their data type.
+    root: the folder that the locations are relative to, or "". arrays: the initializers that are passed as arrays, by
+    name: their bits as unsigned integers, and the number of their data type.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -100,7 +100,7 @@ class _SessionModel:
                 # The array belongs to the copy: an array of the model would prevent closing the model.
                 bits = Storage(tensor).array()[0].view(f"u{storage.data_type.bits // 8}")
                 self.arrays[source.name] = bits, storage.data_type.number
-                set_reference(tensor, "in memory", 0, size)
+                set_reference(tensor, "in memory", 0, size)  # a location without a meaning: arrays are found by name
             elif is_external(source):
                 make_inline(tensor)
 
