@@ -267,6 +267,7 @@ cdef class FlatGraph:
         return 0
 
     cdef str scope_path(self, int32_t scope):
+        """Return the path of a graph or function."""
         cdef Scope* entry = &self.scopes[scope]
         if entry.parent == MAIN:
             return "graph"
@@ -278,6 +279,7 @@ cdef class FlatGraph:
         return f"{self.scope_path(entry.parent)}.node[{entry.row}].attribute[{entry.attribute}].{field}"
 
     cdef object scope_message(self, int32_t scope):
+        """Return the message of a graph or function."""
         if self.message_scope == scope:
             return self.last_message
         cdef Scope entry = self.scopes[scope]

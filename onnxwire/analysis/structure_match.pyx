@@ -635,6 +635,7 @@ cdef inline uint64_t mix(uint64_t first, uint64_t second) noexcept nogil:
 
 
 cdef int compare_entries(const void* left, const void* right) noexcept nogil:
+    """Order entries by key, side and vertex."""
     cdef const Entry* a = <const Entry*>left
     cdef const Entry* b = <const Entry*>right
     if a.key != b.key:

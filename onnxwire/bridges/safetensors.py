@@ -44,7 +44,7 @@ _FORMAT_NAMES = {
     "INT32": "I32", "UINT32": "U32", "FLOAT": "F32", "COMPLEX64": "C64", "DOUBLE": "F64", "INT64": "I64",
     "UINT64": "U64",
 }  # fmt: skip
-"""The names of ONNX's data types in the format of safetensors 0.8, which lacks the others."""
+"""The names of ONNX's data types in the format of safetensors 0.8; the format lacks all other data types."""
 
 _DATA_TYPES = {name: BY_NAME[data_type] for data_type, name in _FORMAT_NAMES.items()}
 _METADATA = "__metadata__"
