@@ -117,7 +117,8 @@ def from_safetensors(
     and `save` does not change that by default. A payload of any other file, or with refer_to_file=False, becomes
     raw_data, which stays in the mapped file until `save` copies it from file to file.
     Raises DecodeError for a file that is damaged or has another format, SourceError for a file that can't be opened,
-    and TensorError for a name that the model or the file lacks; the model is then unchanged.
+    TensorError for a name that the model or the file lacks or that two initializers have, and FieldTypeError for
+    arguments of wrong types; the model is then unchanged.
     """
     tensors = _initializers(model)
     keys = names if isinstance(names, Mapping) else _identity_mapping(tensors if names is None else names)
