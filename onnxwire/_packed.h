@@ -233,11 +233,13 @@ static int ow_best_level(void) {
 static uint64_t ow_decode_varints(const uint8_t *p, const uint8_t *end, int packed, void *out, uint64_t capacity,
                                   int level) {
 #ifdef OW_X86
-    static const ow_decode level2[] = {ow_level2_64, ow_level2_32, ow_level2_bool, ow_level2_zigzag64, ow_level2_zigzag32};
+    static const ow_decode level2[] = {ow_level2_64, ow_level2_32, ow_level2_bool, ow_level2_zigzag64,
+                                       ow_level2_zigzag32};
     if (level == 2) return level2[packed](p, end, out, capacity);
 #endif
 #if defined(OW_X86) || defined(OW_NEON)
-    static const ow_decode level1[] = {ow_level1_64, ow_level1_32, ow_level1_bool, ow_level1_zigzag64, ow_level1_zigzag32};
+    static const ow_decode level1[] = {ow_level1_64, ow_level1_32, ow_level1_bool, ow_level1_zigzag64,
+                                       ow_level1_zigzag32};
     if (level == 1) return level1[packed](p, end, out, capacity);
 #endif
     (void)level;
