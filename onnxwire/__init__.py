@@ -185,7 +185,7 @@ else:
                 value.__module__ = __name__
         elif name in _SUBMODULES:
             value = __import__(f"{__name__}.{name}", fromlist=[name])
-        elif name == "_c_api":
+        elif name == "_c_api":  # for PyCapsule_Import in C
             from onnxwire.engine.c_api import CAPSULE as value
         elif name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,8 @@
  *   level 1  128-bit masks (SSE2 is part of x86-64, NEON of aarch64), top bits removed by shifts
  *   level 2  256-bit masks and pext (AVX2 and BMI2)
  *
- * Guarantee of every function: no byte at or after `end` is read and at most `capacity` numbers are written.
+ * Guarantee of every function with a parameter `end`: it reads no byte at or after `end`, and writes at most `capacity`
+ * numbers.
  */
 #ifndef ONNXWIRE_PACKED_H
 #define ONNXWIRE_PACKED_H
@@ -115,7 +116,7 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
 
 /* The loop of level 1. `v` is the start of the current number, `b` that of the current block; v <= b before each block.
  * A block is read only if 8 more bytes follow it, so that a load of 8 bytes at any v inside it stays before `end`. */
-#define OW_BLOCKS(NAME, PACKED)                                                                                       \
+#define OW_LOOP_1(NAME, PACKED)                                                                                       \
     static uint64_t NAME(const uint8_t *p, const uint8_t *end, void *out, uint64_t capacity) {                        \
         const uint8_t *v = p;                                                                                         \
         uint64_t n = 0;                                                                                               \
@@ -147,14 +148,15 @@ OW_INLINE uint64_t ow_ends_128(const uint8_t *p) {
         return ow_decode_scalar(v, end, out, n, capacity, PACKED);                                                    \
     }
 
-#define OW_LEVEL(LEVEL, MAKE)                                                                                         \
-    MAKE(ow_##LEVEL##_64, OW_64)                                                                                      \
-    MAKE(ow_##LEVEL##_32, OW_32)                                                                                      \
-    MAKE(ow_##LEVEL##_bool, OW_BOOL)                                                                                  \
-    MAKE(ow_##LEVEL##_zigzag64, OW_ZIGZAG64)                                                                          \
-    MAKE(ow_##LEVEL##_zigzag32, OW_ZIGZAG32)
+/* Defines the functions of a level, one for each conversion. */
+#define OW_DEFINE_LEVEL(LEVEL, DEFINE)                                                                                \
+    DEFINE(ow_##LEVEL##_64, OW_64)                                                                                    \
+    DEFINE(ow_##LEVEL##_32, OW_32)                                                                                    \
+    DEFINE(ow_##LEVEL##_bool, OW_BOOL)                                                                                \
+    DEFINE(ow_##LEVEL##_zigzag64, OW_ZIGZAG64)                                                                        \
+    DEFINE(ow_##LEVEL##_zigzag32, OW_ZIGZAG32)
 
-OW_LEVEL(wide, OW_BLOCKS)
+OW_DEFINE_LEVEL(level1, OW_LOOP_1)
 
 #ifdef OW_X86
 /* The loop of level 2. It has no branch per number: if lengths follow no pattern, such a branch is mispredicted every
@@ -162,7 +164,7 @@ OW_LEVEL(wide, OW_BLOCKS)
  * numbers are written at a time, up to three too many, which the next numbers overwrite. A block has at most 64 numbers,
  * so the excess numbers are within the capacity. The next number starts after the block's last end, not after the last
  * number written. Bit i of `cont` is set if byte i continues a varint, bit i of `cont8` if bytes i to i + 7 do. */
-#define OW_WIDER(NAME, PACKED)                                                                                        \
+#define OW_LOOP_2(NAME, PACKED)                                                                                       \
     __attribute__((target("avx2,bmi,bmi2,popcnt"))) static uint64_t NAME(const uint8_t *p, const uint8_t *end,        \
                                                                          void *out, uint64_t capacity) {              \
         static const uint64_t high_bits[11] = {[9] = 0x7F, [10] = 0x17F}; /* for bytes 8 and 9, by the length */      \
@@ -208,7 +210,7 @@ OW_LEVEL(wide, OW_BLOCKS)
         return ow_decode_scalar(v, end, out, n, capacity, PACKED);                                                    \
     }
 
-OW_LEVEL(wider, OW_WIDER)
+OW_DEFINE_LEVEL(level2, OW_LOOP_2)
 #endif
 #endif
 
@@ -231,12 +233,14 @@ static int ow_best_level(void) {
 static uint64_t ow_decode_varints(const uint8_t *p, const uint8_t *end, int packed, void *out, uint64_t capacity,
                                   int level) {
 #ifdef OW_X86
-    static const ow_decode wider[] = {ow_wider_64, ow_wider_32, ow_wider_bool, ow_wider_zigzag64, ow_wider_zigzag32};
-    if (level == 2) return wider[packed](p, end, out, capacity);
+    static const ow_decode level2[] = {ow_level2_64, ow_level2_32, ow_level2_bool, ow_level2_zigzag64,
+                                       ow_level2_zigzag32};
+    if (level == 2) return level2[packed](p, end, out, capacity);
 #endif
 #if defined(OW_X86) || defined(OW_NEON)
-    static const ow_decode wide[] = {ow_wide_64, ow_wide_32, ow_wide_bool, ow_wide_zigzag64, ow_wide_zigzag32};
-    if (level == 1) return wide[packed](p, end, out, capacity);
+    static const ow_decode level1[] = {ow_level1_64, ow_level1_32, ow_level1_bool, ow_level1_zigzag64,
+                                       ow_level1_zigzag32};
+    if (level == 1) return level1[packed](p, end, out, capacity);
 #endif
     (void)level;
     switch (packed) {

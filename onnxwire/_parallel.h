@@ -1,8 +1,8 @@
 /* Divide one long computation in C among threads. It uses no Python object and ends before the call returns.
  *
  * Threads are started for each call, which takes about 50 microseconds, so they are used for megabytes only. There is
- * no thread pool: a fork would lose its threads, and the exit of the process would wait for them. The caller does
- * the work of a thread that can't be started.
+ * no thread pool: a child of fork() would lack its threads, and the exit of the process would wait for them. The caller
+ * does the work of a thread that can't be started.
  */
 #ifndef ONNXWIRE_PARALLEL_H
 #define ONNXWIRE_PARALLEL_H

@@ -35,7 +35,7 @@ cdef enum Fault:
     FAULT_GROUP_OPEN         # a group that is not closed before the end; number = that of the innermost open group
     FAULT_GROUP_STRAY        # an end-group tag where no group is open; detail = its field number
     FAULT_GROUP_OTHER        # an end-group tag of a field, `detail`, that is not the field of the open group, `number`
-    FAULT_DEPTH              # more than MAX_DEPTH levels
+    FAULT_DEPTH              # messages and groups nested more than MAX_DEPTH levels deep
     FAULT_PACKED_SIZE        # a packed run of `length` bytes, not a multiple of the `detail` bytes of a number
     FAULT_PACKED_CUT         # a packed run of varints that ends inside one
     FAULT_PACKED_LONG        # a packed run with a varint of more than 10 bytes

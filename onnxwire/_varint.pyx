@@ -94,7 +94,7 @@ cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept no
 
 
 cdef bint is_cut(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Return whether the faulty varint at p is cut by the end, not too long."""
+    """Return whether the faulty varint at p is cut by the end; otherwise it is too long."""
     return end - p < 10
 
 

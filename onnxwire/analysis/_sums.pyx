@@ -29,7 +29,7 @@ cdef void find_range(const Number* p, Py_ssize_t n, Number* low, Number* high) n
     cdef Py_ssize_t i
     cdef int32_t bits, low_bits = INT32_MAX, high_bits = -INT32_MAX - 1
     if Number is float:
-        # Map floats to integers in the same order, because compilers vectorize only comparisons of integers.
+        # Map floats to integers in the same order: compilers vectorize the minimum of integers, but not that of floats.
         for i in range(n):
             bits = (<const int32_t*>p)[i]
             bits ^= bits >> 31 & INT32_MAX

@@ -36,7 +36,7 @@ _MAX_SMALL_BYTES = 1 << 12  # tensors with fewer bytes are compared as messages 
 _STORAGE_FIELDS = {"raw_data", *FIELDS, "external_data", "data_location"}
 """The fields that store or locate the elements of a tensor."""
 _NESTED_FIELDS = {"t", "g", "tensors", "graphs", "sparse_tensor", "sparse_tensors"}
-"""The fields of an attribute that are compared field by field."""
+"""The fields of an attribute whose messages are compared field by field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +207,8 @@ class Comparison:
             else:
                 # An absent field equals its default, except in a oneof.
                 is_present = old.HasField(name), new.HasField(name)
-                is_other_choice = field.containing_oneof is not None and is_present[0] != is_present[1]
-                if is_other_choice or (any(is_present) and not _are_equal(getattr(old, name), getattr(new, name))):
+                is_other_member = field.containing_oneof is not None and is_present[0] != is_present[1]
+                if is_other_member or (any(is_present) and not _are_equal(getattr(old, name), getattr(new, name))):
                     field_texts = [_field_text(message, field) for message in (old, new)]
                     yield Difference("changed", *part_element, field_path, field_texts[0], field_texts[1])
 
@@ -314,7 +314,7 @@ class Comparison:
         return new_path + path[len(old_path) :]
 
     def _skip_equal(self, old: Any, new: Any, path: str, index: int | None = None) -> bool:
-        """Return whether two messages are equal. Report equal tensors as compared.
+        """Return whether two messages can be skipped because they are equal. Add an equal tensor to the progress.
 
         Returns False for models, graphs and large tensors, which are compared in parts. With `weights` or `progress`,
         also returns False for messages that contain tensors with external data.

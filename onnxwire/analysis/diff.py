@@ -38,7 +38,7 @@ def diff(
     All other elements are paired by name, key or index. These are not differences: the order of nodes, tensors,
     attributes and entries; an absent field instead of its default value, except in a oneof; the field or file that
     stores a tensor's elements. With "name", payloads are compared block by block, first as bytes, and payloads at the
-    same offset of the same file are not read. With "structure", each payload is read once, and those that differ once
+    same offset of the same file are not read. With "structure", each payload is read once, and each that differs once
     more. A few blocks are in memory at a time. If both sources are one address and the server reports the same strong
     ETag for both, there are no differences, and only the first bytes of the file are read. Two files on the Hugging
     Face Hub with the same SHA-256 have no differences either, unless they have external data in different folders.

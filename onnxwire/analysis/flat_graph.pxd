@@ -24,7 +24,7 @@ cdef struct Vertex:
     int32_t name             # of the node or value: a number of the interner, like all names
     int32_t first_output     # index in `outputs`; the outputs end at the first output of the next vertex
     uint8_t kind             # VertexKind
-    uint8_t has_notes        # whether its message has fields that do not affect matching, such as doc_string
+    uint8_t has_notes        # whether a node or tensor has fields that do not affect matching, such as doc_string
 
 cdef struct Edge:
     int32_t consumer         # a vertex
@@ -67,7 +67,7 @@ cdef class Interner:
 cdef class FlatGraph:
     cdef Interner interner
     cdef readonly object model
-    cdef object digest           # a function that returns a key of a tensor's payload
+    cdef object payload_key      # a function that returns a key of a tensor's payload
     cdef Vertex* vertices        # n vertices, and after them one whose first_output is the end of the outputs
     cdef int32_t n, vertices_capacity
     cdef Edge* edges             # for each consumer first its inputs in order, then the outputs of nested graphs

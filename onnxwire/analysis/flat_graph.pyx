@@ -113,11 +113,11 @@ cdef class Interner:
 cdef class FlatGraph:
     """The vertices and edges of a model. Methods raise IndexError for an index of a vertex that does not exist."""
 
-    def __cinit__(self, model, Interner interner not None, digest):
-        """Read a model. digest: returns a key of a tensor's payload, equal for equal payloads."""
+    def __cinit__(self, model, Interner interner not None, payload_key):
+        """Read a model. payload_key: returns a key of a tensor's payload, equal for equal payloads."""
         cdef Names outer_names
         cdef int32_t[4] key
-        self.model, self.interner, self.digest = model, interner, digest
+        self.model, self.interner, self.payload_key = model, interner, payload_key
         self.attribute_labels = {}
         self.names = Names()
         self.message_scope = NONE
@@ -267,6 +267,7 @@ cdef class FlatGraph:
         return 0
 
     cdef str scope_path(self, int32_t scope):
+        """Return the path of a graph or function."""
         cdef Scope* entry = &self.scopes[scope]
         if entry.parent == MAIN:
             return "graph"
@@ -278,6 +279,7 @@ cdef class FlatGraph:
         return f"{self.scope_path(entry.parent)}.node[{entry.row}].attribute[{entry.attribute}].{field}"
 
     cdef object scope_message(self, int32_t scope):
+        """Return the message of a graph or function."""
         if self.message_scope == scope:
             return self.last_message
         cdef Scope entry = self.scopes[scope]
@@ -408,7 +410,7 @@ cdef class FlatGraph:
                 operator[1] = self.interner.number_of(type_text)
                 name = self.interner.number_of(values.name)
                 vertex = self.add_vertex(INITIALIZER, self.interner.number_of_ints(operator, 2), row, name)
-                operator[1] = self.interner.number_of(tensor_key(tensor, self.digest))
+                operator[1] = self.interner.number_of(tensor_key(tensor, self.payload_key))
                 self.vertices[vertex].label = self.interner.number_of_ints(operator, 2)
                 self.vertices[vertex].has_notes = bool(values.doc_string or values.metadata_props)
                 self.add_output(name)
@@ -474,7 +476,7 @@ cdef class FlatGraph:
             attribute = node.attribute[index]
             parts = (
                 self.interner.number_of(attribute.name),
-                self.interner.number_of(attribute_key(attribute, self.digest)),
+                self.interner.number_of(attribute_key(attribute, self.payload_key)),
                 attribute.HasField("g") or bool(attribute.graphs),
             )
             if data is not None:

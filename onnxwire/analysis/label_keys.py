@@ -20,10 +20,10 @@ _NUMBER_FIELDS = {"floats", "ints"}
 _MAX_TINY_BYTES = 16  # maximum size of an encoded tensor whose key is cached; a reference to external data is longer
 
 
-def attribute_key(attribute: AttributeProto, digest: Callable[[TensorProto], Hashable]) -> bytes:
-    """Return a digest of an attribute without its name and its graphs.
+def attribute_key(attribute: AttributeProto, payload_key: Callable[[TensorProto], Hashable]) -> bytes:
+    """Return a key of an attribute without its name and its graphs: a digest of 16 bytes.
 
-    digest: returns a key of a tensor's payload. A NaN is equal to itself, and 0 differs from -0.
+    payload_key: returns a key of a tensor's payload. A NaN is equal to itself, and 0 differs from -0.
     """
     result = blake2b(digest_size=16)
 
@@ -45,39 +45,40 @@ def attribute_key(attribute: AttributeProto, digest: Callable[[TensorProto], Has
         elif field.is_repeated:
             add(len(value).to_bytes(8, "little"))
             for element in value:
-                key = _value_key(element, digest)
+                key = _value_key(element, payload_key)
                 result.update(len(key).to_bytes(8, "little") + key)
         else:
-            add(_value_key(value, digest))
+            add(_value_key(value, payload_key))
     return result.digest()
 
 
-def tensor_key(tensor: Any, digest: Callable[[TensorProto], Hashable]) -> bytes:
+def tensor_key(tensor: Any, payload_key: Callable[[TensorProto], Hashable]) -> bytes:
     """Return a key of a TensorProto or SparseTensorProto: its type, shape and payload."""
     if tensor.ByteSize() <= _MAX_TINY_BYTES:
-        return _tiny_key(isinstance(tensor, SparseTensorProto), tensor.SerializeToString(deterministic=True), digest)
-    return repr(_tensor_parts(tensor, digest)).encode()
+        encoded = tensor.SerializeToString(deterministic=True)
+        return _tiny_key(isinstance(tensor, SparseTensorProto), encoded, payload_key)
+    return repr(_tensor_parts(tensor, payload_key)).encode()
 
 
 @lru_cache(1024)
-def _tiny_key(is_sparse: bool, encoded: bytes, digest: Callable[[TensorProto], Hashable]) -> bytes:
+def _tiny_key(is_sparse: bool, encoded: bytes, payload_key: Callable[[TensorProto], Hashable]) -> bytes:
     """Return the key of an encoded tensor. The cache serves damaged files, which can have a million equal tensors."""
     tensor = (SparseTensorProto if is_sparse else TensorProto).FromString(encoded)
-    return repr(_tensor_parts(tensor, digest)).encode()
+    return repr(_tensor_parts(tensor, payload_key)).encode()
 
 
-def _tensor_parts(tensor: Any, digest: Callable[[TensorProto], Hashable]) -> tuple[Hashable, ...]:
+def _tensor_parts(tensor: Any, payload_key: Callable[[TensorProto], Hashable]) -> tuple[Hashable, ...]:
     """Return the parts of a tensor's key; the key is their text."""
     if isinstance(tensor, SparseTensorProto):
-        parts = (_tensor_parts(part, digest) for part in (tensor.values, tensor.indices))
+        parts = (_tensor_parts(part, payload_key) for part in (tensor.values, tensor.indices))
         return (tuple(tensor.dims), *parts)
-    return tensor.data_type, tuple(tensor.dims), digest(tensor)
+    return tensor.data_type, tuple(tensor.dims), payload_key(tensor)
 
 
-def _value_key(value: Any, digest: Callable[[TensorProto], Hashable]) -> bytes:
+def _value_key(value: Any, payload_key: Callable[[TensorProto], Hashable]) -> bytes:
     """Return a key of an int, a string, a tensor or another message in an attribute."""
     if isinstance(value, (TensorProto, SparseTensorProto)):
-        return tensor_key(value, digest)
+        return tensor_key(value, payload_key)
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):

@@ -216,7 +216,7 @@ def sort_rows(rows: list[Row], key: str) -> list[Row]:
 
 def _natural_key(text: str) -> list[tuple[int, int, str]]:
     """Return a sort key that compares runs of digits as numbers: (1, count of digits, digits) for a run without its
-    leading zeros, (0, 0, text) between.
+    leading zeros, (0, 0, text) for other text.
 
     The digits are not converted to an int, because a name can have more digits than `int` accepts.
     """
@@ -257,8 +257,8 @@ def name_tree(rows: Iterable[Row]) -> Branch:
     depth = 0  # number of parts of this prefix
     for row in rows:
         name = row["name"] or row["path"]
-        # Most names have the prefix of the previous name; that prefix is not split again. The last part of a name of
-        # the maximum depth contains separators.
+        # Most names have the prefix of the previous name; that prefix is not split again. If it has _MAX_DEPTH parts,
+        # the last part of the name may contain separators.
         end = len(prefix)
         last_part_start = end if depth == _MAX_DEPTH else max(name.rfind("."), name.rfind("/"), name.rfind("::"))
         if end and end == last_part_start and name.startswith(prefix) and _SEPARATOR.match(name, end):
@@ -269,7 +269,7 @@ def name_tree(rows: Iterable[Row]) -> Branch:
             for part in parts:
                 parent = _get_or_add_child(parent, part, branches)
             prefix, depth = name[: len(name) - len(last_part)], len(parts)
-            if prefix.endswith(":"):  # with a colon that follows in the next name, this one can form a separator "::"
+            if prefix.endswith(":"):  # the next name may continue this colon to a separator "::"
                 prefix = ""
             branch = _get_or_add_child(parent, last_part, branches)
         branch.bytes += row["bytes"]

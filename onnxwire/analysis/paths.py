@@ -118,12 +118,12 @@ def _resolve_field(root: Message, path: str, resolved: Resolved, name: str) -> R
     """Resolve a field of the current message."""
     message = resolved.value
     if not isinstance(message, Message):
-        location = resolved.path or "this"
+        shown_path = resolved.path or "this"
         if isinstance(message, Repeated | list):
             count = count_text(len(message), "element")
-            hint = f"; choose one, such as {location}[0].{name}" if len(message) else ""
-            raise _error(root, path, f"{location} has {count}{hint}")
-        raise _error(root, path, f"{location} is a value without fields, so there is no .{name} in it")
+            hint = f"; choose one, such as {shown_path}[0].{name}" if len(message) else ""
+            raise _error(root, path, f"{shown_path} has {count}{hint}")
+        raise _error(root, path, f"{shown_path} is a value without fields, so there is no .{name} in it")
     field = message.DESCRIPTOR.fields_by_name.get(name)
     if field is None:
         _raise_if_name(root, path, resolved)
@@ -131,7 +131,7 @@ def _resolve_field(root: Message, path: str, resolved: Resolved, name: str) -> R
         hint = did_you_mean(name, names)
         listing = f"{hint} Its fields are" if hint else "; its fields are"
         raise _error(root, path, f"{message.DESCRIPTOR.name} has no field {name!r}{listing} {', '.join(names)}")
-    location = f"{resolved.path}.{name}" if resolved.path else name
+    field_path = f"{resolved.path}.{name}" if resolved.path else name
     value: Any
     if field.type == field.TYPE_BYTES and not field.is_repeated:
         # The attribute would copy the bytes, which can be gigabytes.
@@ -139,7 +139,7 @@ def _resolve_field(root: Message, path: str, resolved: Resolved, name: str) -> R
         value = b"" if value is None else value
     else:
         value = getattr(message, name)
-    return Resolved(location, value, message, field)
+    return Resolved(field_path, value, message, field)
 
 
 def _parse_bracket(root: Message, path: str, text: str) -> tuple[str | tuple[IndexItem, ...], str]:
@@ -210,8 +210,8 @@ def _resolve_element(root: Message, path: str, resolved: Resolved, content: str 
         return Resolved(f"{resolved.path}[{index}]", element, resolved.parent, resolved.field, index)
     if isinstance(value, Message):
         hint = "; its parts are .values and .indices" if "values" in _field_names(value) else ""
-        location = resolved.path or "the root"
-        raise _error(root, path, f"{location} is one message, and has no elements to choose from{hint}")
+        shown_path = resolved.path or "the root"
+        raise _error(root, path, f"{shown_path} is one message, and has no elements to choose from{hint}")
     raise _error(root, path, f"{resolved.path} is one value, and has no elements to choose from")
 
 
@@ -241,7 +241,9 @@ def _index_of(root: Message, path: str, resolved: Resolved, name: str) -> int:
     key = _key_of(descriptor)
     if key is None:
         raise _error(
-            root, path, f"a {descriptor.name} has no name, so [{name}] matches none; write an index, such as [0]"
+            root,
+            path,
+            f"elements of type {descriptor.name} have no names; write an index instead of [{name}], such as [0]",
         )
     names = [getattr(element, key) for element in resolved.value]
     indexes = [index for index, element_name in enumerate(names) if element_name == name]
@@ -323,7 +325,7 @@ def _messages_in_field(root: Message, *fields: str) -> Iterator[Named]:
     for field in fields:
         if field in _field_names(graph):
             for index, element in enumerate(getattr(graph, field)):
-                name = element if isinstance(element, str) else element.name  # functions have names as inputs
+                name = element if isinstance(element, str) else element.name  # inputs of functions are strings
                 yield f"{prefix}{field}[{index}]", element, [name]
 
 

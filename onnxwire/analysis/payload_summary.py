@@ -20,9 +20,10 @@ def payload_summary(message: Message) -> tuple[frozenset[str], str] | None:
     """Return the fields that store or locate a tensor's elements, and a line with type, shape, size and XXH3 digest.
 
     The line does not depend on where and in which field the elements are stored. For external data that cannot be read,
-    the fields do not include its location, and the line has neither size nor digest. For a payload that does not fit
-    the tensor's type and dims, the line has no size, and the digest is of the encoded tensor. Returns None for any
-    other message, as the argument `summary` of `to_text` requires. Raises MissingPackageError without xxhash.
+    the fields do not include its location, and the line has neither size nor digest. For a damaged tensor, such as one
+    whose payload does not fit its dims, the line has no size, and the digest is of the encoded tensor. Returns None for
+    a message that is not a TensorProto, as the argument `summary` of `to_text` requires. Raises MissingPackageError
+    without xxhash.
     """
     if not isinstance(message, TensorProto):
         return None

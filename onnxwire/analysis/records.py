@@ -29,7 +29,7 @@ class Record(NamedTuple):
 
     field: the current field of this number and wire type, or else a retired field; None for an unknown field.
     offset: the offset of the tag. number, wire: the field number and the wire type. value_start, end: the offsets of
-    the value and after it. raw: the bits of a number, None for any other value.
+    the value's first byte and of the byte after the value. raw: the bits of a number, None for any other value.
     If the record is damaged, `end` is None, and the other parts are those that `read_record` returns.
     """
 
@@ -134,8 +134,8 @@ def read_numbers(
 def describe_record(document: Document, record: Record, max_shown: int = 64, *, with_codes: bool = False) -> str:
     """Return the value of a record that is not a message as one line.
 
-    A number of an unknown field is written as an unsigned varint or as hexadecimal bits. max_shown: the maximum number
-    of characters of a string, or of bytes. with_codes: as for `describe_number`.
+    For an unknown field, a varint is written as an unsigned integer, and a fixed number as hexadecimal bits. max_shown:
+    the maximum number of characters of a string, or of bytes. with_codes: as for `describe_number`.
     """
     field, wire, start, end, raw = record.field, record.wire, record.value_start, record.end, record.raw
     assert end is not None

@@ -232,7 +232,7 @@ def _to_numbers(array: Array, data_type: DataType) -> Array:
 
 @cache
 def _values_of(data_type: DataType) -> Array:
-    """Return the values of a data type of one byte, indexed by that byte: 256 numbers, int8 or float32."""
+    """Return the value of each byte as an element of a type of at most 8 bits: 256 numbers, int8 or float32."""
     import numpy as np
 
     values: Array = np.arange(256, dtype=np.uint8).view(data_type.dtype).astype(np.float32)

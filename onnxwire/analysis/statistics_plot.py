@@ -139,7 +139,7 @@ def write_picture(results: Sequence[TensorStatistics], title: str, out: IO[bytes
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingPackageError(
-            f"a {kind} file needs matplotlib, which is not installed; `pip install 'onnxwire[plot]'`, or write "
+            f".{kind} files need matplotlib, which is not installed; `pip install 'onnxwire[plot]'`, or write "
             "an .html file"
         ) from None
     drawn_rows: list[tuple[TensorStatistics, Statistics]] = []
@@ -172,7 +172,7 @@ def write_picture(results: Sequence[TensorStatistics], title: str, out: IO[bytes
 
 
 def _label(name: str) -> str:
-    """Shorten a name to 44 characters.
+    """Shorten a name to at most 44 characters.
 
     If some of them are not printable, these and all non-ASCII characters are escaped, because XML forbids some.
     """

@@ -19,7 +19,8 @@ UNMATCHED = NONE
 
 cdef enum:
     MAX_REPAIRS = 10         # maximum number of repair passes
-    MAX_VOTES = 64           # maximum number of edges of a vertex, and of consumers of a source, that a repair examines
+    # Maximum number of edges to a vertex, of edges from it, and of consumers of a source that a repair examines.
+    MAX_VOTES = 64
 
 cdef tuple ALL_DIRECTIONS = ("both", "up", "down")
 cdef tuple NEAR_RADII = (4, 2, 1)  # radii of neighbourhoods, in edges
@@ -170,8 +171,8 @@ cdef class Matching:
     cdef readonly tuple edges                # the edges of both graphs
     cdef Edges old, new
     cdef FlatGraph old_graph, new_graph
-    cdef Match* queue                        # matches whose neighbours may match, too
-    cdef int32_t n_queue, queue_capacity
+    cdef Match* stack                        # matches whose neighbours may match, too
+    cdef int32_t n_stack, stack_capacity
     cdef dict nested_edges                   # by vertex of `new`: the edges from nested graphs by port
     cdef int32_t[2] n_unmatched              # numbers of unmatched vertices of `old` and of `new`
     cdef int64_t remaining_votes             # number of edges that all further repairs may examine
@@ -223,7 +224,7 @@ cdef class Matching:
 
     cdef tuple hash_all(self, tuple labels, str direction):
         """Return hashes of each vertex with all its ancestors ("up"), all its descendants ("down"), or both."""
-        return hash_side(self.old, labels[0], direction), hash_side(self.new, labels[1], direction)
+        return hash_reachable(self.old, labels[0], direction), hash_reachable(self.new, labels[1], direction)
 
     cdef tuple hash_neighbourhoods(self, tuple labels, int radius):
         """Return hashes of each vertex with the vertices that are at most `radius` edges away."""
@@ -233,7 +234,7 @@ cdef class Matching:
         return near_hashes
 
     def __dealloc__(self):
-        free(self.queue)
+        free(self.stack)
 
     def rewired_vertices(self):
         """Return the matched vertices of `old` with an edge that has no counterpart, or whose match has more edges."""
@@ -302,19 +303,19 @@ cdef class Matching:
         return self.old_graph.vertices[old].operator == self.new_graph.vertices[new].operator
 
     cdef int match(self, int32_t old, int32_t new) except -1:
-        """Match two vertices, and queue the match so that its neighbours are matched."""
+        """Match two vertices, and push the match, so that its neighbours are matched later."""
         self.n_unmatched[0] -= self.new_indexes[old] == NONE
         self.n_unmatched[1] -= self.old_indexes[new] == NONE
         self.new_indexes[old] = new
         self.old_indexes[new] = old
-        return self.enqueue(old, new)
+        return self.push(old, new)
 
-    cdef int enqueue(self, int32_t old, int32_t new) except -1:
-        """Add a match to the queue."""
-        if self.n_queue == self.queue_capacity:
-            self.queue_capacity = grow(<void**>&self.queue, self.queue_capacity, sizeof(Match))
-        self.queue[self.n_queue] = Match(old, new)
-        self.n_queue += 1
+    cdef int push(self, int32_t old, int32_t new) except -1:
+        """Push a match onto the stack."""
+        if self.n_stack == self.stack_capacity:
+            self.stack_capacity = grow(<void**>&self.stack, self.stack_capacity, sizeof(Match))
+        self.stack[self.n_stack] = Match(old, new)
+        self.n_stack += 1
         return 0
 
     cdef Py_ssize_t allocate_unmatched(
@@ -412,7 +413,7 @@ cdef class Matching:
                     break
                 new = new_entries[i_new].vertex
             self.match(old, new)
-            self.spread_queue(old_hashes, new_hashes)
+            self.spread_stack(old_hashes, new_hashes)
         return 0
 
     cdef int spread(self, const uint64_t[::1] old_hashes, const uint64_t[::1] new_hashes) except -1:
@@ -421,34 +422,34 @@ cdef class Matching:
         Starts from all matches with unmatched neighbours.
         """
         cdef int32_t v, j
-        cdef bytearray is_queued
-        self.n_queue = 0
+        cdef bytearray is_pushed
+        self.n_stack = 0
         if self.n_unmatched[0] == 0 or self.n_unmatched[1] == 0:
             return 0
-        is_queued = bytearray(self.old.n)
+        is_pushed = bytearray(self.old.n)
         for v in range(self.old.n):
             if self.new_indexes[v] != NONE:
                 continue
             for j in range(self.old.starts[v], self.old.starts[v + 1]):
                 if self.old.sources[j] != NONE:
-                    self.enqueue_once(self.old.sources[j], is_queued)
+                    self.push_once(self.old.sources[j], is_pushed)
             for j in range(self.old.use_starts[v], self.old.use_starts[v + 1]):
-                self.enqueue_once(self.old.users[j], is_queued)
-        return self.spread_queue(old_hashes, new_hashes)
+                self.push_once(self.old.users[j], is_pushed)
+        return self.spread_stack(old_hashes, new_hashes)
 
-    cdef int enqueue_once(self, int32_t old, bytearray is_queued) except -1:
-        """Add the match of a vertex to the queue, unless the vertex has no match or is queued."""
-        if self.new_indexes[old] == NONE or is_queued[old]:
+    cdef int push_once(self, int32_t old, bytearray is_pushed) except -1:
+        """Push the match of a vertex, unless the vertex has no match or was pushed before."""
+        if self.new_indexes[old] == NONE or is_pushed[old]:
             return 0
-        is_queued[old] = True
-        return self.enqueue(old, self.new_indexes[old])
+        is_pushed[old] = True
+        return self.push(old, self.new_indexes[old])
 
-    cdef int spread_queue(self, const uint64_t[::1] old_hashes, const uint64_t[::1] new_hashes) except -1:
-        """Match the neighbours of the queued matches, latest first, until the queue is empty."""
+    cdef int spread_stack(self, const uint64_t[::1] old_hashes, const uint64_t[::1] new_hashes) except -1:
+        """Match the neighbours of the matches on the stack, until it is empty."""
         cdef Match latest_match
-        while self.n_queue:
-            self.n_queue -= 1
-            latest_match = self.queue[self.n_queue]
+        while self.n_stack:
+            self.n_stack -= 1
+            latest_match = self.stack[self.n_stack]
             self.spread_to_sources(latest_match.old, latest_match.new, old_hashes, new_hashes)
             self.spread_to_consumers(latest_match.old, latest_match.new, old_hashes, new_hashes)
         return 0
@@ -634,6 +635,7 @@ cdef inline uint64_t mix(uint64_t first, uint64_t second) noexcept nogil:
 
 
 cdef int compare_entries(const void* left, const void* right) noexcept nogil:
+    """Order entries by key, side and vertex."""
     cdef const Entry* a = <const Entry*>left
     cdef const Entry* b = <const Entry*>right
     if a.key != b.key:
@@ -710,7 +712,7 @@ cdef object hash_down(Edges edges, object labels):
     return hashes
 
 
-cdef object hash_side(Edges edges, object labels, str direction):
+cdef object hash_reachable(Edges edges, object labels, str direction):
     """Return a hash of each vertex with all its ancestors ("up"), all its descendants ("down"), or both."""
     if direction == "up":
         return hash_up(edges, labels)

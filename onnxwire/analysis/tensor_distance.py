@@ -73,7 +73,7 @@ def distance(old: TensorProto, new: TensorProto, progress: Callable[[int], objec
     """Compare the elements of two tensors of one shape, in any storage.
 
     progress: called with the number of bytes of `old` that were compared since the last call; not called for strings.
-    Elements of one data type at the same offset of the same file are not read, nor are those that are holes in both
+    Elements of one data type at the same offset of the same file are not read, nor are blocks inside holes of both
     files. Memory: one block of each tensor; more for typed fields such as float_data and for tensors on servers.
     Raises TensorError for tensors of different shapes and for damaged ones; SourceError and ExternalDataError for
     external data that can't be read.

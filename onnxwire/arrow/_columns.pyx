@@ -448,7 +448,9 @@ cdef int copy_strings(const Block* block, Values* values, str name) except -1:
     for i in range(values.n):
         total += views[i].size
     if total > INT32_MAX:
-        raise FieldValueError(f"{name} has {total:,} bytes of strings, too many for utf8; use strings='utf8_view'")
+        raise FieldValueError(
+            f"the column {name} has {total:,} bytes of strings, too many for utf8; use strings='utf8_view'"
+        )
     offsets = <int32_t*>malloc(<size_t>(values.n + 1) * 4)
     text = <uint8_t*>malloc(<size_t>total + 1)
     if offsets == NULL or text == NULL:

@@ -326,8 +326,8 @@ def export_schema(Columns columns not None):
 def export_stream(Columns columns not None, requested_schema=None):
     """Return a capsule "arrow_array_stream" with finished columns as one record batch.
 
-    requested_schema: a capsule "arrow_schema" with as many columns, or None. Its types are ignored, as the interface
-    allows. Raises FieldValueError for another number of columns.
+    requested_schema: a capsule "arrow_schema" with the same number of columns, or None. Its types are ignored, as the
+    interface allows. Raises FieldValueError for another number of columns.
     """
     cdef ArrowArrayStream* stream
     cdef ArrowSchema* requested

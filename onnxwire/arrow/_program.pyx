@@ -101,7 +101,7 @@ cdef class Program:
             is_done = True
             for i in range(self.owner.n_tables):
                 if tables[i].n_fields > MAX_FIELDS:
-                    raise MemoryError  # no message type of ONNX has so many fields
+                    raise MemoryError  # no message type of ONNX has more than 64 fields
                 plan = &self.plans[i]
                 for slot in range(tables[i].n_fields):
                     field = &tables[i].fields[slot]

@@ -77,7 +77,7 @@ cdef class Rows(Walk):
         parent_field, index: the field that contains the message, and the index of the element. is_row: whether the
         message is a row.
         """
-        cdef PathStep* step = &self.path[self.depth]
+        cdef PathStep* path_step = &self.path[self.depth]
         cdef const Plan* plan = self.program.plan_of(message.table)
         cdef bint is_child_row
         cdef bint is_graph = message.table == self.program.graph_table or message.table == self.program.function_table
@@ -94,9 +94,9 @@ cdef class Rows(Walk):
         cdef uint32_t plan_index
         if self.depth > MAX_DEPTH:
             self.raise_too_deep(message.p)
-        step.table = message.table
-        step.field = parent_field
-        step.index = index
+        path_step.table = message.table
+        path_step.field = parent_field
+        path_step.index = index
         self.depth += 1
         if is_graph:
             self.make_path(self.depth, &self.graph)
@@ -290,7 +290,7 @@ cdef class Rows(Walk):
 cdef bint may_have_rows(
     Program program, const Table* table, const uint8_t* p, const uint8_t* end, bint examines_children
 ) noexcept nogil:
-    """Return False if no descendant of a message can be a row, as in most nodes and attributes.
+    """Return False if no descendant of a message can be a row or a use, as in most nodes and attributes.
 
     p, end: the bytes of the message. examines_children: whether to examine the bytes of its children, too. Returns True
     for damage and long values, which the walk handles.

@@ -7,7 +7,7 @@ from onnxwire.arrow._walk cimport Message, Texts, Walk
 from onnxwire.engine.table cimport Field
 
 cdef enum:
-    CACHED_TYPES = 1024
+    CACHED_TYPES = 1024      # number of entries, a power of 2
 
 cdef struct CachedType:
     # The bytes of a TypeProto, and a row with that type; p is NULL for none.

@@ -77,8 +77,8 @@ def to_arrow(
     strings: "utf8_view" for columns whose views point into the file, which must not change while they are used;
     "utf8" for copies. Strings that are not valid UTF-8 are copied with U+FFFD for invalid bytes, and counted in the
     schema's metadata ("onnxwire.repaired_strings"). Absent singular fields are null.
-    A new message, and one of an edited document, is encoded first, a large one without its large payloads. Then the
-    columns `offset` and, of messages, `bytes` are null, and `offset` and `length` of inline payloads, too.
+    A new message, and one of an edited document, is encoded first, a large one without its large payloads. Then these
+    columns are null: `offset` and `bytes` of nodes, `bytes` of the model, `offset` and `length` of inline payloads.
     Raises FieldValueError for an unknown `table` or `strings` and for columns that are too large, FieldTypeError for a
     message that is not of ONNX, DecodeError for damaged bytes, and the errors of `load`.
     """
@@ -104,7 +104,7 @@ def columns_of(message: Message, spec: TableSpec, copies: bool) -> Columns:
     document = message._document
     cls = message.__class__
     if cls.DESCRIPTOR.full_name.partition(".")[0] != "onnx":
-        raise FieldTypeError(f"a {cls.DESCRIPTOR.full_name} is not an ONNX message, so it has no tables")
+        raise FieldTypeError(f"{cls.DESCRIPTOR.full_name} is not an ONNX message, so it has no tables")
     if not document.is_edited and (span := message._span) is not None and document.root is not None:
         return fill_table(document, cls, *span, spec, copies)
     data, sizes = _encode_without_payloads(message)

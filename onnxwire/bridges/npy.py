@@ -45,8 +45,8 @@ def to_npy(
 
     progress: called with the bytes written so far and their total. raw_data and external data in a file are copied from
     file to file, except elements of less than a byte.
-    A data type that numpy lacks is written as the type that `stored_as` names: nothing is rounded, and reading the
-    file needs neither pickle nor another package. Strings become numpy's fixed-width strings.
+    A data type that numpy lacks is written as the type that `describe_stored_type` names: nothing is rounded, and
+    reading the file needs neither pickle nor another package. Strings become numpy's fixed-width strings.
     Raises TensorError for damaged tensors, for strings that end with a NUL, which numpy would drop, and for strings
     that need more than 1 GiB because all have the width of the longest; SaveError and SourceError like `save`.
     Source: numpy.lib.format, version 1.0.
@@ -172,7 +172,7 @@ def _quote(text: str) -> str:
     return "".join(f"%{byte:02X}" for byte in _bytes_of(text))
 
 
-def stored_as(tensor: TensorProto) -> str:
+def describe_stored_type(tensor: TensorProto) -> str:
     """Return a sentence on how `to_npy` stores elements of a type that numpy lacks; "" if numpy has the type."""
     storage = Storage(tensor)
     data_type = storage.data_type

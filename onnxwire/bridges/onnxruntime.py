@@ -43,7 +43,7 @@ def inference_session(
     parameters of InferenceSession, such as providers.
     Payloads of 16 KiB and more in mapped local files that still have the same path, the model's own or external ones,
     are not read: onnxruntime receives their locations and maps them. Other initializers of this size that the main
-    graph reads are passed as arrays, which onnxruntime copies, except those of sub-byte and complex types. All other
+    graph reads are passed as arrays, which onnxruntime copies, except strings and sub-byte and complex types. All other
     parts of the model are encoded. Afterwards the model may be closed, but the files must not change.
     Raises the errors of onnxruntime, FieldTypeError for an object that is not a ModelProto of onnxwire, and TensorError
     for inconsistent tensors and for a model whose encoded parts are too large for protobuf.
@@ -70,8 +70,8 @@ def inference_session(
 class _SessionModel:
     """A copy of a model without large payloads, for onnxruntime. The copy shares the model's bytes.
 
-    root: the folder that the locations are relative to, or "". arrays: the initializers, by name, that are not in a
-    file: their bits as unsigned integers, and the number of their data type.
+    root: the folder that the locations are relative to, or "". arrays: the initializers that are passed as arrays, by
+    name: their bits as unsigned integers, and the number of their data type.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -94,13 +94,13 @@ class _SessionModel:
             elif (
                 is_large
                 and _MAIN_GRAPH_PATH.fullmatch(path)
-                and _has_common_type(storage)
+                and _has_supported_type(storage)
                 and source.name in self._read_names
             ):
                 # The array belongs to the copy: an array of the model would prevent closing the model.
                 bits = Storage(tensor).array()[0].view(f"u{storage.data_type.bits // 8}")
                 self.arrays[source.name] = bits, storage.data_type.number
-                set_reference(tensor, "in memory", 0, size)
+                set_reference(tensor, "in memory", 0, size)  # a location without a meaning: arrays are found by name
             elif is_external(source):
                 make_inline(tensor)
 
@@ -127,7 +127,7 @@ class _SessionModel:
         self._model.Clear()
 
     def _locate_payload(self, storage: Storage) -> tuple[str, int]:
-        """Return the location and offset of a payload in a file; location "" if onnxruntime can't read it from one."""
+        """Return the location and offset of a payload in a file that onnxruntime can map; location "" for others."""
         source = None if storage.is_unmapped or storage.is_remote else storage.file_and_offset
         return ("", 0) if source is None else (self._locate_file(source[0].descriptor, source[0].name), source[1])
 
@@ -150,6 +150,6 @@ class _SessionModel:
         return ""
 
 
-def _has_common_type(storage: Storage) -> bool:
+def _has_supported_type(storage: Storage) -> bool:
     """Return whether onnxruntime accepts arrays of the element type: not of sub-byte and complex types."""
     return not (storage.data_type.is_packed or storage.data_type.dtype_name.startswith("complex"))

@@ -33,8 +33,8 @@ def optimize(
     """Optimize a model of any size with onnxslim or onnxoptimizer.
 
     model: the model, which is not changed. tool: by default onnxslim if it is installed, else onnxoptimizer. threshold:
-    inline and external payloads of at least this number of bytes are omitted from the copy that the tool receives, and
-    put into its result, except those that shape inference reads; 1,024 or more. options: arguments of `onnxslim.slim`,
+    1,024 or more; inline and external payloads of at least this number of bytes are omitted from the copy that the tool
+    receives, and put into its result, except those that shape inference reads. options: arguments of `onnxslim.slim`,
     such as skip_fusion_patterns, or of `onnxoptimizer.optimize`, such as passes.
     onnxslim reads weights for its computations, such as those of a convolution before a batch normalization, one
     at a time; it does not fold constants of `threshold` bytes or more. Passes of onnxoptimizer that compare weights or

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from onnxwire.messages import TensorProto
     from onnxwire.tensor.dtypes import DataType
 
-    View = Callable[[int, int], Buffer]
-    """A function that returns bytes of a file: (offset, length)."""
+    RangeReader = Callable[[int, int], Buffer]
+    """A function of offset and length that returns these bytes of a file."""
 
     Entry = tuple[DataType, list[int], int, int]
     """A tensor's type and shape, and the start and end of its bytes in the file."""
@@ -44,7 +44,7 @@ _FORMAT_NAMES = {
     "INT32": "I32", "UINT32": "U32", "FLOAT": "F32", "COMPLEX64": "C64", "DOUBLE": "F64", "INT64": "I64",
     "UINT64": "U64",
 }  # fmt: skip
-"""The names of ONNX's data types in the format of safetensors 0.8, which lacks the others."""
+"""The names of ONNX's data types in the format of safetensors 0.8; the format lacks all other data types."""
 
 _DATA_TYPES = {name: BY_NAME[data_type] for data_type, name in _FORMAT_NAMES.items()}
 _METADATA = "__metadata__"
@@ -110,19 +110,21 @@ def from_safetensors(
 ) -> int:
     """Assign the tensors of a .safetensors file to initializers of the main graph. Return the number of assignments.
 
-    names: the names of the initializers, or a mapping from them to names in the file; by default all names in
-    both. Other tensors of the file are ignored, and no initializer is added. Types and shapes become those of the file.
+    names: the names of the initializers, or a mapping from them to names in the file; by default all names that the
+    model and the file have. Other tensors of the file are ignored, and no initializer is added. Types and shapes become
+    those of the file.
     Only the header is read. If the file is in the model's folder or below it, it becomes external data of the model,
     and `save` does not change that by default. A payload of any other file, or with refer_to_file=False, becomes
     raw_data, which stays in the mapped file until `save` copies it from file to file.
     Raises DecodeError for a file that is damaged or has another format, SourceError for a file that can't be opened,
-    and TensorError for a name that the model or the file lacks; the model is then unchanged.
+    TensorError for a name that the model or the file lacks or that two initializers have, and FieldTypeError for
+    arguments of wrong types; the model is then unchanged.
     """
     tensors = _initializers(model)
     keys = names if isinstance(names, Mapping) else _identity_mapping(tensors if names is None else names)
     tensors = _select(tensors, keys)
-    location, source, size, view = _open(model._document.files if refer_to_file else None, path)
-    entries = read_header(view, size, source)
+    location, source, size, read_range = _open(model._document.files if refer_to_file else None, path)
+    entries = read_header(read_range, size, source)
     assignments: list[tuple[TensorProto, Entry]] = []
     for name, tensor in tensors.items():
         key = keys[name]
@@ -131,7 +133,7 @@ def from_safetensors(
         elif names is not None:
             raise tensor_error(tensor, f"{source} has no tensor {_quote(key)}")
     for tensor, entry in assignments:
-        _assign_entry(tensor, entry, location, view)
+        _assign_entry(tensor, entry, location, read_range)
     return len(assignments)
 
 
@@ -140,24 +142,24 @@ def assign_tensor(tensor: TensorProto, path: str | os.PathLike[str], name: str) 
 
     Raises the errors of `from_safetensors`.
     """
-    _, source, size, view = _open(None, path)
-    entry = read_header(view, size, source).get(name)
+    _, source, size, read_range = _open(None, path)
+    entry = read_header(read_range, size, source).get(name)
     if entry is None:
         raise tensor_error(tensor, f"{source} has no tensor {_quote(name)}")
-    _assign_entry(tensor, entry, "", view)
+    _assign_entry(tensor, entry, "", read_range)
 
 
 def list_tensors(path: str | os.PathLike[str]) -> dict[str, tuple[DataType, list[int]]]:
     """Return data types and shapes of the tensors in a .safetensors file. Raises DecodeError and SourceError."""
     document = open_document(path)
     try:
-        entries = read_header(_view_of(document), len(document), document.name)
+        entries = read_header(_range_reader_of(document), len(document), document.name)
     finally:
         document.close()
     return {name: (data_type, shape) for name, (data_type, shape, _, _) in entries.items()}
 
 
-def _assign_entry(tensor: TensorProto, entry: Entry, location: str, view: View) -> None:
+def _assign_entry(tensor: TensorProto, entry: Entry, location: str, read_range: RangeReader) -> None:
     """Assign an entry of a file to a tensor: as external data if there is a location, else as raw_data."""
     data_type, shape, start, end = entry
     clear_elements(tensor)
@@ -167,10 +169,10 @@ def _assign_entry(tensor: TensorProto, entry: Entry, location: str, view: View) 
     if location:
         set_reference(tensor, location, start, end - start)
     else:
-        tensor._share("raw_data", memoryview(view(start, end - start)))
+        tensor._share("raw_data", memoryview(read_range(start, end - start)))
 
 
-def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
+def read_header(read_range: RangeReader, size: int, source: str) -> dict[str, Entry]:
     """Return the entries of a .safetensors file of `size` bytes by name. source: the file's name.
 
     Raises DecodeError for files that the safetensors package rejects, for duplicate names, and for data types and
@@ -184,7 +186,7 @@ def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
         raise error_of(
             f"a .safetensors file begins with an 8-byte number, but this file has {count_text(size, 'byte')}"
         )
-    length = int.from_bytes(bytes(view(0, 8)), "little")
+    length = int.from_bytes(bytes(read_range(0, 8)), "little")
     if length > _MAX_HEADER_BYTES:
         reason = f"the header has {length:,} bytes, more than the limit of {_MAX_HEADER_BYTES:,}"
         raise error_of(f"{reason}; this is not a .safetensors file")
@@ -194,7 +196,7 @@ def read_header(view: View, size: int, source: str) -> dict[str, Entry]:
         raise error_of(f"the header runs past the end of the file by {excess}; fetch or copy the file again")
     try:
         header = json.loads(
-            str(view(8, length), "utf-8"), object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant
+            str(read_range(8, length), "utf-8"), object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant
         )
     except (ValueError, RecursionError) as error:
         raise error_of(f"the header is not valid JSON of a .safetensors file: {error}") from None
@@ -265,8 +267,8 @@ def _quote(name: str) -> str:
     return repr(name if len(name) <= 200 else name[:200] + "…")
 
 
-def _open(files: ExternalFiles | None, path: str | os.PathLike[str]) -> tuple[str, str, int, View]:
-    """Open a file. Return its location in the model's folder (or ""), its name, its size in bytes, and its View."""
+def _open(files: ExternalFiles | None, path: str | os.PathLike[str]) -> tuple[str, str, int, RangeReader]:
+    """Open a file. Return its location in the model's folder (or ""), its name, its size in bytes, and a reader."""
     folder = None if files is None else files.folder
     if files is not None and folder is not None:
         # A file that can't be external data, for any reason, is opened below.
@@ -276,10 +278,10 @@ def _open(files: ExternalFiles | None, path: str | os.PathLike[str]) -> tuple[st
             if file.descriptor >= 0 and os.path.samestat(os.fstat(file.descriptor), os.stat(path)):
                 return location, file.name, file.size, file.view
     document = open_document(path)
-    return "", document.name, len(document), _view_of(document)
+    return "", document.name, len(document), _range_reader_of(document)
 
 
-def _view_of(document: Document) -> View:
+def _range_reader_of(document: Document) -> RangeReader:
     return lambda offset, length: payload_at(document, offset, offset + length)
 
 

@@ -4,10 +4,11 @@ The journal (journal.py) lists the valid files. It also announces the files that
 creates them. So a run may be interrupted anywhere: the next run deletes announced files that never became valid, and
 files that became invalid more than an hour ago. It deletes no other files.
 
-Rows are never changed in place. A run adds the rows of models that it read as new groups, and removes the models from
-their previous groups by the same line of the journal. Small groups are merged, as in a log-structured merge tree, and
-groups with many removed models are rewritten, so that the size of the journal, the number of files and the number of
-written bytes stay proportional to the size of the changes.
+A group is a set of models whose rows are in the same files, at most one for each table. Rows are never changed in
+place: a run adds the rows of models that it read as new groups, and removes the models from their previous groups by
+the same line of the journal. Small groups are merged, as in a log-structured merge tree, and groups with many removed
+models are rewritten, so that the size of the journal, the number of files and the number of written bytes stay
+proportional to the size of the changes.
 """
 
 from __future__ import annotations

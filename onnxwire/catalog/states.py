@@ -1,6 +1,6 @@
 """The table `_states` of a catalog: the models of a group, each with its state when it was read and its row counts.
 
-Only `catalog` reads it; SQL queries do not. A group is the models whose rows are in the same Parquet files. A row has
+Only runs of `build` read it, not SQL queries. A group is the models whose rows are in the same Parquet files. A row has
 the model's name as `model_text` writes it, and a JSON text [ENTRY, COUNTS]: a `State` or `Failure` as a list, and the
 number of the model's rows in each table, in the order of TABLE_NAMES. Like the journal, it may come from an attacker.
 """

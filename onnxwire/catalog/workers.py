@@ -145,7 +145,7 @@ class WorkerPool:
             else:
                 self._idle_workers.put(worker)
                 return result
-        raise AssertionError
+        raise AssertionError  # unreachable: attempts is at least 1
 
     def _acquire(self) -> Worker:
         """Return an idle worker, or start a new one. Raises WorkerLost if the pool is closed, and Worker's errors."""

@@ -40,7 +40,7 @@ cdef enum Outcome:
     OVER_LIMIT             # memory or row numbers are exhausted
 
 cdef enum:
-    PREFETCH_ROWS = 8      # the bytes of a message are prefetched into the processor's cache so many rows ahead
+    PREFETCH_ROWS = 8      # how many rows ahead the bytes of a message are prefetched into the processor's cache
 
 # Repeated numbers and bytes are payload and are not read, except these fields, whose values the rules compare.
 _LISTED_FIELDS = frozenset({

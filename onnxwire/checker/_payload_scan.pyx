@@ -258,7 +258,7 @@ def measure_strings(Facts facts, str name, str field, const uint8_t[::1] is_sele
                     or (size >= 3 and p[0] == 0xEF and p[1] == 0xBB and p[2] == 0xBF)
                 ):
                     first_bom_or_nul[row] = index
-                # An empty string is also an element.
+                # One byte more per string, so that the number of empty strings is limited, too.
                 bytes_left -= size + 1
                 total_bytes_left -= size + 1
                 if bytes_left < 0:

@@ -59,10 +59,10 @@ cdef class Scopes:
     `Names.define`, and SEEN.
     graph_input_flags, initializer_flags, sparse_initializer_flags: such flags for rows of ValueInfoProto, TensorProto
     and SparseTensorProto.
-    producer_of: for each element of NodeProto.input, the node that produces the value, or -1. definition_of: the
-    definition of that value: an element of NodeProto.output; then, in the same numbering, a row of ValueInfoProto; then
-    a row of TensorProto; -1 for any other value. scope_of: the row of the graph that defines the value, or -1;
-    functions are numbered after all graphs.
+    producer_of: for each element of NodeProto.input, the node that produces the value, or -1. definition_of: the number
+    of that value's definition: elements of NodeProto.output are numbered first, then rows of ValueInfoProto, then rows
+    of TensorProto; -1 for any other value. scope_of: the row of the graph that defines the value, or -1; functions are
+    numbered after all graphs.
     described_outputs: for each row of ValueInfoProto that is an output of a graph, or value_info of a graph or
     function, the element of NodeProto.output that it describes, or -1.
     """

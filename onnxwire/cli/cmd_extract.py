@@ -124,7 +124,7 @@ def _write_tensors(options: argparse.Namespace) -> int:
                     weights_model.graph.initializer[-1].name = name
                 to_safetensors(weights_model, out, progress=progress)
                 return 0
-            from onnxwire.bridges.npy import stored_as, to_npy, to_npz
+            from onnxwire.bridges.npy import describe_stored_type, to_npy, to_npz
 
             if extension == ".npz":
                 to_npz(tensors, out, progress=progress)
@@ -132,7 +132,7 @@ def _write_tensors(options: argparse.Namespace) -> int:
                 to_npy(next(iter(tensors.values())), out, progress=progress)
         notes: dict[str, str] = {}  # from a note about a changed type to the name of the first tensor with it
         for name, tensor in tensors.items():
-            notes.setdefault(stored_as(tensor), name)
+            notes.setdefault(describe_stored_type(tensor), name)
         for note, name in notes.items():
             if note:
                 print(f"onnxwire: note: {safe_text(name)}: {note}", file=sys.stderr)
