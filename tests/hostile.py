@@ -368,9 +368,10 @@ FOREIGN_CALLS = {
 """Calls whose memory and time another package determines, with the reason. The limits do not apply to them."""
 
 
-THREADED_CALLS = {"sql", "sql of nodes", "load from a store", "save to a store"}
-"""Calls that start threads of another package, which would not exist in a fork of this process, so `run_once` skips
-these calls. Each thread reserves address space, and DuckDB's allocator ends the process if none is left."""
+THREADED_CALLS = {"sql", "sql of nodes", "load from a store", "save to a store", "inference_session"}
+"""Calls that start threads of another package, so `run_once` skips these calls: the threads would not exist in a fork
+of this process, and a lock of the allocator that a thread holds during the fork would never be released. Each thread
+reserves address space, and DuckDB's allocator ends the process if none is left."""
 
 
 def parse_call(parse, **options):
