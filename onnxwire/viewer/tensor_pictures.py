@@ -31,7 +31,7 @@ def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> di
     """Compute a histogram of the values of a tensor.
 
     tensor: a tensor of numbers; complex numbers are measured by magnitude. bins: the maximum number of bins; integers
-    of a smaller range have one bin each. whole: read all elements; otherwise, of a tensor of more than 2,097,152
+    of a smaller range have one bin per value. whole: read all elements; otherwise, of a tensor of more than 2,097,152
     elements, only 64 samples of 32,768 adjacent elements at equal distances are read.
     Returns low, high and counts of the histogram, min, max, mean, std, zeros and nan as in `measure`, infinite (`inf`
     in `measure`), read (the number of elements read) and elements (the number of all). Without finite elements, counts

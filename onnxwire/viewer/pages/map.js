@@ -1,4 +1,4 @@
-// The map: pan, zoom, open and close groups, by mouse and keyboard.
+// The map: pan, zoom, open and close groups, by mouse and keyboard. mapBox: a box of a scene, as `flatten` of map_scene.js returns it.
 
 import { ask, html, nounText } from "./api.js";
 import { MAX_SCALE, MIN_SCALE, cameraOfBeginning, boundsOf, moveBesideCard, cameraOfBox } from "./map_camera.js";

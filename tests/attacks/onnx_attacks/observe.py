@@ -23,7 +23,7 @@ from pathlib import Path
 MAX_MEMORY_BYTES = 4 << 30  # address space that a reader may add to that of this program
 MAX_SECONDS = 5  # wall time of a reader for one file
 MAX_CHARS = 160  # maximum length of a result
-N_THREADS = 2  # readers that run at the same time
+N_THREADS = 2  # number of readers that run at the same time
 
 
 # --- readers; each returns its result as a text
