@@ -217,10 +217,10 @@ class Server(ThreadingHTTPServer):
                 self._deadlines[connection] = time.monotonic() + seconds
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread. At 64 connections, close the connection with the earliest deadline.
+        """Answer a connection in a thread. If 64 others are open, close the one with the earliest deadline.
 
         Therefore clients that send nothing, or send slowly, cannot block the page or other clients. If requests
-        with the key are being answered on all of them, the new connection is closed.
+        with the key are being answered on all 64, the new connection is closed.
         """
         with self._lock:
             if len(self._deadlines) >= MAX_CONNECTIONS:

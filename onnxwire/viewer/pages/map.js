@@ -397,7 +397,7 @@ export class MapView {
     return this.moveCamera(newCamera, isMoving);
   }
 
-  /** Return the innermost box at a point of the canvas, else null. An open group is returned only at its title. */
+  /** Return the innermost box at a point of the canvas, else null. An open group is returned only at its title or, if that is above the view, at the upper edge of the view. */
   boxAt(canvasX, canvasY) {
     if (!this.scene) return null;
     const { x, y, scale } = this.camera;

@@ -35,7 +35,8 @@ export const titleOf = (box) => {
 export function factsOf(box) {
   const blocks = blocksOf(box);
   const facts = [nounText(box.nodes / blocks, "node") + (blocks > 1 ? " per block" : "")];
-  if (box.parameters) facts.push(`${shortCount(Math.round(box.parameters / blocks))} params`);
+  const parameters = Math.round(box.parameters / blocks);
+  if (box.parameters) facts.push(`${shortCount(parameters)} ${parameters === 1 ? "param" : "params"}`);
   if (box.parameters && blocks === 1) facts.push(sizeText(box.bytes));
   if (markOf(box)) facts.unshift(marksText(box));
   return facts.join(" · ");

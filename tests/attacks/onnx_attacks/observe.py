@@ -180,7 +180,7 @@ def main():
         **{key: (old_results | new_results)[key] for key in sorted((old_results | new_results).keys() - {"versions"})},
     }
     output.write_text(json.dumps(results, indent=0) + "\n", encoding="ascii")
-    print(len(new_results), "files", file=sys.stderr)
+    print(f"{len(new_results)} file{'s' if len(new_results) != 1 else ''}", file=sys.stderr)
 
 
 if __name__ == "__main__":
