@@ -122,8 +122,8 @@ class BuildFromCython(build_ext):
     metadata."""
 
     def finalize_options(self) -> None:
-        """Use all processors by default. Keep the object files of a build in place, so that the next build compiles
-        only changed modules."""
+        """Use all processors by default. Do not delete the object files of an in-place build, so that the next build
+        compiles only changed modules."""
         super().finalize_options()
         self.parallel = self.parallel or True
         self.n_built = 0
@@ -132,8 +132,8 @@ class BuildFromCython(build_ext):
             self.build_lib, self.build_temp = f"build/lib.{tag}", f"build/temp.{tag}"
 
     def build_extensions(self) -> None:
-        """Check that a C compiler works, because translation takes half a minute. Then translate and compile, with
-        ccache if it is installed."""
+        """Check that a C compiler works, before the translation, which takes half a minute. Then translate and compile,
+        with ccache if it is installed."""
         if shutil.which("ccache") and "CC" not in os.environ and self.compiler.compiler_type == "unix":
             for step in ["compiler", "compiler_so"]:
                 self.compiler.set_executable(step, ["ccache", *getattr(self.compiler, step)])

@@ -58,7 +58,7 @@ class Queries(TensorQueries):
         self._map_lock = threading.Lock()
         self._cache: OrderedDict[tuple[str, ...], Any] = OrderedDict()
         self.marks: Callable[[], dict[str, str] | None] | None = None
-        """A function that returns the marks of nodes on the map by path; set if the model is compared with another."""
+        """Returns the marks of nodes on the map by path, None before they are known; set if two models are compared."""
 
     def summary(self) -> dict[str, Any]:
         """Return the output of `onnxwire info --json`, the 12 largest tensors, and the paths of inputs and outputs."""
@@ -78,7 +78,8 @@ class Queries(TensorQueries):
         """List the main graph, graphs in attributes, graphs for training, and functions.
 
         Returns left_off, the number of graphs that are not listed, and rows, with depth in the tree, path, kind (graph,
-        subgraph, function or training), name, nodes and tensors (their numbers), and `of`, the node of a subgraph.
+        subgraph, function or training), name, nodes and tensors (the numbers of nodes and initializers), and `of`, the
+        operator and name of the node that has a subgraph.
         """
         return self._cached(("outline",), self._make_outline)  # type: ignore[no-any-return]
 
@@ -137,48 +138,49 @@ class Queries(TensorQueries):
         return {"total": len(matches), "rows": rows}
 
     def tensors(self, scope: str = "graph", search: str = "", start: int = 0, count: int = 100) -> dict[str, Any]:
-        """List some tensors of a graph or function; arguments as for `nodes`.
+        """List some tensors of a graph or function.
 
-        The initializers come first, then all other tensors: those in attributes, in their graphs, and in sparse
-        initializers.
+        search: words that must all occur in the tensor's name or data type, ignoring case. Other arguments: as for
+        `nodes`. The initializers come first, then all other tensors: those in attributes, in graphs in attributes, and
+        in sparse initializers.
         Returns total and rows: index, path, name, data_type, shape, bytes.
         """
         initializers = getattr(self._resolve_scope(scope), "initializer", ())
         n_initializers = len(initializers)
-        paths, other_numbers = self._cached(("tensors", scope), lambda: self._other_tensors(scope))
+        paths, other_indices = self._cached(("tensors", scope), lambda: self._other_tensors(scope))
 
         def texts() -> Iterator[str]:
             yield from map(_tensor_text, initializers)
-            for number in other_numbers:
-                tensor, name = self._tensor_in_node(f"{scope}.{paths[number]}")
+            for path_index in other_indices:
+                tensor, name = self._find_named_tensor(f"{scope}.{paths[path_index]}")
                 yield f"{name}\n{_tensor_text(tensor)}"
 
         indices = self._find_matches(("found tensors", scope, search), search, texts)
-        matches = indices if indices is not None else range(n_initializers + len(other_numbers))
+        matches = indices if indices is not None else range(n_initializers + len(other_indices))
         rows = []
         for index in matches[max(start, 0) : max(start, 0) + min(max(count, 0), MAX_ROWS)]:
             if index < n_initializers:
                 row = tensor_row(initializers[index], f"{scope}.initializer[{index}]")
             else:
-                path = f"{scope}.{paths[other_numbers[index - n_initializers]]}"
-                tensor, name = self._tensor_in_node(path)
+                path = f"{scope}.{paths[other_indices[index - n_initializers]]}"
+                tensor, name = self._find_named_tensor(path)
                 row = tensor_row(tensor, path) | {"name": name}
             rows.append({"index": index} | row)
         return {"total": len(matches), "rows": rows}
 
     def _other_tensors(self, scope: str) -> tuple[Paths, array[int]]:
         """Return the paths in a graph or function, and the indices of the paths of tensors other than initializers."""
-        paths, other_numbers = Paths(), array("q")
-        for number, _ in Search(self._resolve_scope(scope), [TensorProto], paths):
-            if not paths[number].startswith("initializer["):
-                other_numbers.append(number)
-        return paths, other_numbers
+        paths, other_indices = Paths(), array("q")
+        for path_index, _ in Search(self._resolve_scope(scope), [TensorProto], paths):
+            if not paths[path_index].startswith("initializer["):
+                other_indices.append(path_index)
+        return paths, other_indices
 
-    def _tensor_in_node(self, path: str) -> tuple[TensorProto, str]:
+    def _find_named_tensor(self, path: str) -> tuple[TensorProto, str]:
         """Return a tensor and its name.
 
-        The name of an unnamed tensor is the first output of the node that has it in the field `t` of an attribute, such
-        as Constant, or else its path.
+        The name of an unnamed tensor is the first output of the node (such as Constant) that has the tensor in the
+        field `t` of an attribute, or else the path.
         """
         tensor: TensorProto = resolve(self.model, path).value
         owner, _, attribute = path.rpartition(".attribute[")
@@ -254,8 +256,8 @@ class Queries(TensorQueries):
     ) -> dict[str, Any]:
         """Describe an input of a node.
 
-        scope, path: the graph of the node, and its path; connections, types: those of the graph. Returns name, type,
-        kind ("node", "weight", "input", "outer", or "none" for an omitted input) and the path of the producer or
+        scope: the graph of the node; path: the path of the graph; connections, types: those of the graph. Returns name,
+        type, kind ("node", "weight", "input", "outer", or "none" for an omitted input) and the path of the producer or
         tensor, or "".
         """
         entry: dict[str, Any] = {"name": name, "type": types.get(name, ""), "kind": "outer", "path": ""}
@@ -320,12 +322,13 @@ class Queries(TensorQueries):
             return self._map.locate(path)
 
     def route(self, start: str, end: str) -> dict[str, Any]:
-        """Count the nodes on a shortest route between two nodes. Raises PathError if there is none."""
+        """Count the nodes on a shortest route between two nodes. Raises PathError if there is no route."""
         with self._map_lock:
             return {"nodes": len(self._map.route(start, end))}
 
     def tensor(self, path: str) -> dict[str, Any]:
-        """Extend the base class: `consumers` lists up to 16 nodes that use an initializer, `count` counts all."""
+        """Extend the base class: `consumers` lists up to 16 nodes of the graph that use an initializer, `count` is the
+        number of all."""
         result = super().tensor(path)
         match = re.fullmatch(r"(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)", path)
         if match is not None:

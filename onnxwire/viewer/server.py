@@ -217,10 +217,10 @@ class Server(ThreadingHTTPServer):
                 self._deadlines[connection] = time.monotonic() + seconds
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection in a thread. If there are too many, close the connection with the earliest deadline.
+        """Answer a connection in a thread. If 64 others are open, close the one with the earliest deadline.
 
-        Therefore clients that send nothing, or send slowly, cannot block the page or other clients. If all connections
-        are being answered, the new connection is closed.
+        Therefore clients that send nothing, or send slowly, cannot block the page or other clients. If requests
+        with the key are being answered on all 64, the new connection is closed.
         """
         with self._lock:
             if len(self._deadlines) >= MAX_CONNECTIONS:
@@ -527,7 +527,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Reject other methods and malformed HTTP, without repeating the request's text."""
+        """Reject unsupported methods and malformed HTTP, without repeating the request's text."""
         self.close_connection = True
         # The base class answers unknown methods with 501.
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)
@@ -538,4 +538,4 @@ class Handler(BaseHTTPRequestHandler):
         return "onnxwire"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log no requests: the terminal shows errors only."""
+        """Log nothing."""

@@ -51,8 +51,8 @@ class StartPage:
         """Describe the page.
 
         Returns folder, files (as `_list_folder` returns them), recent (paths), types (names of the message types at the
-        top level, ModelProto first), limit (the maximum size of an upload in bytes) and free (bytes for temporary
-        files).
+        top level, ModelProto first), limit (the maximum size of an upload in bytes) and free (free bytes for
+        temporary files).
         """
         return {
             "folder": self.folder,
@@ -148,7 +148,10 @@ class StartPage:
         return cls
 
     def _add(self, message: Message) -> str:
-        """Add an opened file; returns its id. If more than 16 files are open, release the least recently used file."""
+        """Add the message of an opened file; returns the id of the file.
+
+        If more than 16 files are open, release the least recently used file.
+        """
         queries = Queries(message) if isinstance(message, ModelProto) else TensorQueries(message)
         id = secrets.token_urlsafe(12)
         with self._lock:
@@ -159,7 +162,7 @@ class StartPage:
         return id
 
     def _list_folder(self) -> list[dict[str, Any]]:
-        """Return name and bytes of the files of the folder whose names end in .onnx or .pb, the latest first.
+        """Return name and bytes of the files of the folder whose names end in .onnx or .pb, the last modified first.
 
         At most 100 files are listed, from the first 10,000 entries of the folder.
         """

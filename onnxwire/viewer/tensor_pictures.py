@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 # Maximum number of bytes of a mapped payload that are read for one heat map, except that at least one element per cell
-# is read. An element that is a page or more from the next one counts as a page, and so does a line of few elements.
+# is read. An element or line that is a page or more from the next one counts as at least a page.
 MAX_READ_BYTES = 1 << 23
 _PAGE_BYTES = 4096  # size of a page of memory
 _SAMPLE_ELEMENTS = 1 << 15  # number of adjacent elements of a sample
@@ -31,11 +31,11 @@ def histogram(tensor: TensorProto, bins: int = 64, *, whole: bool = False) -> di
     """Compute a histogram of the values of a tensor.
 
     tensor: a tensor of numbers; complex numbers are measured by magnitude. bins: the maximum number of bins; integers
-    of a smaller range have one bin each. whole: read all elements; otherwise, of a tensor of more than 2,097,152
+    of a smaller range have one bin per value. whole: read all elements; otherwise, of a tensor of more than 2,097,152
     elements, only 64 samples of 32,768 adjacent elements at equal distances are read.
     Returns low, high and counts of the histogram, min, max, mean, std, zeros and nan as in `measure`, infinite (`inf`
-    in `measure`), read (the number of elements read) and elements (of all). Without finite elements, counts is empty,
-    and low, high, min, max, mean and std are None. A mean or std that is not finite is None, too.
+    in `measure`), read (the number of elements read) and elements (the number of all). Without finite elements, counts
+    is empty, and low, high, min, max, mean and std are None. A mean or std that is not finite is None, too.
     Raises TensorError for strings, and the exceptions of `TensorProto.numpy`.
     """
     import numpy as np
@@ -141,7 +141,7 @@ def heat_map(
             min_values = np.minimum.reduceat(np.where(is_finite, block, np.inf).min(0), line_elements.starts)
             row_values = np.where(max_values >= -min_values, max_values, min_values)
         else:
-            # A sum of huge float64 values is infinite: that cell has no color.
+            # A sum of huge float64 values may be infinite: such a cell has no color.
             with np.errstate(over="ignore"):
                 sums = np.add.reduceat(np.where(is_finite, block, 0).sum(0), line_elements.starts)
             row_values = sums / np.maximum(counts, 1)

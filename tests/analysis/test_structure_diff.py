@@ -40,7 +40,7 @@ def changes(old, new, **options):
 
 
 def chain(operators, weights=()):
-    """Make a model of a chain of nodes; the first nodes also read an initializer each, if `weights` are given."""
+    """Make a model of a chain of nodes. The first len(weights) nodes also read an initializer each."""
     tensors = [numpy_helper.from_array(np.float32(value), f"w{i}") for i, value in enumerate(weights)]
     nodes = [
         helper.make_node(name, [f"v{i}", *([f"w{i}"] if i < len(tensors) else [])], [f"v{i + 1}"], name=f"n{i}")

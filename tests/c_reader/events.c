@@ -1,8 +1,8 @@
 /* Writes the values of a message as lines of text: path, tab, value (the bits in hexadecimal for floats and doubles).
    Braces enclose the lines of each message. Tests build this file as a shared library.
 
-   The values are read in one of two ways, with the same lines as result if there is no error: each message with
-   ow_scan; or in one pass with ow_next_field, whose values are collected in a tree of objects. */
+   The values are read in one of two ways: each message with ow_scan, or in one pass with ow_next_field, whose values
+   are collected in a tree of objects. Both write the same lines if there is no error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -268,7 +268,7 @@ def test_folders_may_be_nested_deeper_than_the_recursion_limit(tmp_path, monkeyp
     sys.setrecursionlimit(1000)  # other libraries may have raised it in this process
     try:
         assert catalog.build([folder], tmp_path / "out", workers=1).read == 2
-        # The pattern becomes a failure whose message says what to do, and the other models are read.
+        # The pattern becomes a failure with advice, and the model top.onnx is read.
         pattern = os.path.join(folder, "**", "*.onnx")
         summary = catalog.build([pattern, folder / "top.onnx"], tmp_path / "two", workers=1)
         assert summary.read == 1

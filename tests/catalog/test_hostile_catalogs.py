@@ -369,7 +369,7 @@ def test_a_folder_whose_name_looks_like_a_partition_or_a_pattern_is_queried(out,
 
 
 def test_random_journals_are_read_or_raise_source_error(models_and_catalog, tmp_path):
-    """Replace, delete and repeat bytes and values of valid journals. They are read or rejected, and no file is lost."""
+    """Journals with replaced, deleted and repeated bytes and values are read or rejected, and no file is lost."""
     rng = random.Random(29)
     valid_bytes = (models_and_catalog / "out" / JOURNAL).read_bytes()
     out = tmp_path / "out"

@@ -1,4 +1,4 @@
-// The map: pan, zoom, open and close groups, by mouse and keyboard.
+// The map: pan, zoom, open and close groups, by mouse and keyboard. mapBox: a box of a scene, as `flatten` of map_scene.js returns it.
 
 import { ask, html, nounText } from "./api.js";
 import { MAX_SCALE, MIN_SCALE, cameraOfBeginning, boundsOf, moveBesideCard, cameraOfBox } from "./map_camera.js";
@@ -162,7 +162,7 @@ export class MapView {
     return new Frame(name, await ask("map", { group: name, to_right: toRight || null, ...routeEnds }), toRight);
   }
 
-  /** Open the only group in a frame, unless it has too many nodes beside it, and repeat this inside the opened group. */
+  /** Open the only group in a frame, and repeat this inside the opened group. Equal nodes, groups beside more than 8 nodes, and equal blocks beside any node stay closed. */
   async openSingleGroups(frame) {
     for (let depth = 0, innerFrame = frame; depth < MAX_AUTO_OPENED; depth += 1) {
       const boxes = innerFrame.answer.boxes.filter((box) => box.number !== null); // without inputs and outputs
@@ -220,7 +220,7 @@ export class MapView {
     }
   }
 
-  /** Return the frame that contains the box of a group or of one of its equal blocks, and the index of the box in it; null and -1 if there is none. */
+  /** Return the frame that contains the box of a group or of one of its equal blocks, and the index of the box in it; null if that frame is not open; -1 if it has no such box. */
   findOwner(name) {
     const lastSlash = name.lastIndexOf("/");
     const number = Number(name.slice(lastSlash + 1).split("*")[0]);
@@ -355,12 +355,12 @@ export class MapView {
     this.redraw();
   }
 
-  /** Show the whole map, or one box, beside the card. isMoving: in an animation. */
+  /** Show the whole map, or one box, beside the card. isMoving: whether to animate the camera. */
   fit(isMoving = true, box = null) {
     if (this.width && this.scene) this.moveCamera(cameraOfBox(this.viewport(), box ?? boundsOf(this.scene)), isMoving);
   }
 
-  /** Show the whole map if its text is then legible, else its beginning at a legible scale. isMoving: in an animation. */
+  /** Show the whole map if its text is then legible, else its beginning at a legible scale. isMoving: whether to animate the camera. */
   showBeginning(isMoving = true) {
     if (this.width && this.scene) this.moveCamera(cameraOfBeginning(this.viewport(), this.scene), isMoving);
   }
@@ -376,7 +376,7 @@ export class MapView {
     return this.redraw();
   }
 
-  /** Move the camera so that a box is visible; of an open group, at least its title. */
+  /** Move the camera so that a box is visible; of an open group, at least its upper part. */
   reveal(name, isMoving = true) {
     const mapBox = this.byName.get(name);
     if (!mapBox || !this.width) return;
@@ -397,7 +397,7 @@ export class MapView {
     return this.moveCamera(newCamera, isMoving);
   }
 
-  /** Return the innermost box at a point of the canvas, else null. An open group is returned only at its title. */
+  /** Return the innermost box at a point of the canvas, else null. An open group is returned only at its title or, if that is above the view, at the upper edge of the view. */
   boxAt(canvasX, canvasY) {
     if (!this.scene) return null;
     const { x, y, scale } = this.camera;
@@ -412,8 +412,8 @@ export class MapView {
   }
 
   /**
-   * Select the clicked box. A click opens or closes a group. A double click on a node, or a click on the selected node, opens its
-   * contents or its details. A click on the arrows in a title shows another block.
+   * Select the clicked box. A click opens or closes a group. A double click on a node, or a click on the selected node, opens or closes
+   * its contents, or shows its details. A click on the arrows in a title shows another block.
    */
   handleClick(event) {
     this.canvas.focus({ preventScroll: true });
@@ -487,8 +487,8 @@ export class MapView {
     this.showBeginning();
   }
 
-  /** Select a box by its name, "" for none. isAddressed: whether to change the address. */
-  selectBox(name, isAddressed = true) {
+  /** Select a box by its name, "" for none. changesAddress: whether the address then names the box. */
+  selectBox(name, changesAddress = true) {
     this.selected = this.byName?.has(name) ? name : "";
     const mapBox = this.byName?.get(this.selected);
     this.showCard(mapBox);
@@ -496,7 +496,7 @@ export class MapView {
       const state = canOpen(mapBox.box) ? (mapBox.innerFrame ? ", open" : ", closed") : "";
       this.status.textContent = `${kindText(mapBox.box)} ${titleOf(mapBox.box)}${mapBox.box.kind === "node" ? ` ${mapBox.box.label}` : ""}${state}`;
     } else this.status.textContent = "";
-    if (isAddressed) this.setAddress(`map=${encodeURIComponent(mapBox?.box.path && mapBox.box.kind === "node" ? mapBox.box.path : this.selected || this.root.name)}`, true);
+    if (changesAddress) this.setAddress(`map=${encodeURIComponent(mapBox?.box.path && mapBox.box.kind === "node" ? mapBox.box.path : this.selected || this.root.name)}`, true);
     this.redraw();
   }
 
@@ -607,7 +607,7 @@ export class MapView {
     if (node && container && ownId === this.cardId) container.replaceChildren(...describeNode(node));
   }
 
-  /** Save the whole map as a picture. */
+  /** Save the whole map as a picture. kind: "svg" or "png". */
   async save(kind) {
     const { bounds } = this.scene;
     const margin = 24;

@@ -50,7 +50,7 @@ function firstBox({ root, boxes }) {
   return (inputs.length ? inputs : rootBoxes).reduce((first, mapBox) => (isBefore(mapBox, first) ? mapBox : first));
 }
 
-/** Move a camera so that a box, or the beginning of a box that is too large, is visible beside the card. */
+/** Move a camera so that a box, or a part of a box that is too large, is visible beside the card. */
 export function moveBesideCard(camera, viewport, box, toRight) {
   const { scale } = camera;
   const margin = 16 / scale;

@@ -35,7 +35,8 @@ export const titleOf = (box) => {
 export function factsOf(box) {
   const blocks = blocksOf(box);
   const facts = [nounText(box.nodes / blocks, "node") + (blocks > 1 ? " per block" : "")];
-  if (box.parameters) facts.push(`${shortCount(Math.round(box.parameters / blocks))} params`);
+  const parameters = Math.round(box.parameters / blocks);
+  if (box.parameters) facts.push(`${shortCount(parameters)} ${parameters === 1 ? "param" : "params"}`);
   if (box.parameters && blocks === 1) facts.push(sizeText(box.bytes));
   if (markOf(box)) facts.unshift(marksText(box));
   return facts.join(" · ");
@@ -60,7 +61,7 @@ export function operatorsOf(box) {
   return box.operators.map(([name, count]) => (count > blocks ? `${name} ${countText(count / blocks)}` : name)).join(", ");
 }
 
-/** Draws on a canvas; SvgPen has the same methods. */
+/** Draws on a canvas; SvgPen also has these methods. */
 export class CanvasPen {
   constructor(context) {
     this.context = context;
@@ -249,7 +250,7 @@ function drawFrame(pen, mapBox, view, colors, isSelected, minLineWidth) {
   pen.rect(x, y, width, height, 9, depth % 2 ? colors.panel : colors.ground, isSelected ? colors.accent : box.lit ? colors.accent : colors.line, (isSelected ? 2.2 : 1.4) * minLineWidth);
   const size = 13;
   if (size * view.scale < MIN_FONT_PIXELS) return;
-  // The title is visible as long as a part of its group is visible.
+  // If the left end of the group is outside of the view, draw the title at the left end of the view.
   const titleX = pen.context ? Math.max(x, Math.min(view.left, x + width - 280)) : x;
   pen.text("▾", titleX + 12, y + 21, 13, colors.soft);
   const step = mapBox.member === undefined ? "" : `‹  ${countText(mapBox.member + 1)} of ${countText(box.times)}  ›`;

@@ -9,7 +9,7 @@ import { fieldsButton } from "./field_rows.js";
 const BINS = 64; // number of bins of the histogram
 const CELLS = 96; // maximum number of rows and of columns of cells of the heat map
 
-/** Show the details of a tensor, and return the tensor; null if the user has opened something else meanwhile. isCurrent(): returns false in that case. */
+/** Show the details of a tensor, and return the tensor; null if the user has opened another element in the meantime. isCurrent(): returns false in that case. */
 export async function showTensor(path, details, isCurrent) {
   const tensor = await ask("tensor", { path });
   if (!isCurrent()) return null;
@@ -72,7 +72,7 @@ async function showHistogram(card, tensor, readsAll) {
     html("div", { class: "bar" }, html("h2", {}, "Histogram"), isPart ? html("button", { type: "button", class: "step", onclick: () => showHistogram(card, tensor, true) }, `Read all ${sizeText(tensor.bytes)}`) : ""),
     answer.min === null ? html("p", { class: "note" }, answer.elements ? `No element${isPart ? " that was read" : ""} is finite.` : "There are no elements.") : drawBars(answer),
     html("p", { class: "values" }, ...statistics.map(([name, value]) => html("span", {}, html("b", {}, name), typeof value === "number" && name.match(/zeros|NaN|Inf/) ? countText(value) : numberText(value)))),
-    html("p", { class: "note" }, isPart ? `From ${countText(answer.read)} of ${countText(answer.elements)} elements, in blocks at equal distances.` : answer.elements === 1 ? "One element." : `All ${countText(answer.elements)} elements.`),
+    html("p", { class: "note" }, isPart ? `From ${countText(answer.read)} of ${countText(answer.elements)} elements, in blocks at equal distances.` : answer.elements === 1 ? "One element." : answer.elements ? `All ${countText(answer.elements)} elements.` : ""),
   );
 }
 

@@ -23,7 +23,7 @@ from pathlib import Path
 MAX_MEMORY_BYTES = 4 << 30  # address space that a reader may add to that of this program
 MAX_SECONDS = 5  # wall time of a reader for one file
 MAX_CHARS = 160  # maximum length of a result
-N_THREADS = 2  # readers that run at the same time
+N_THREADS = 2  # number of readers that run at the same time
 
 
 # --- readers; each returns its result as a text
@@ -180,7 +180,7 @@ def main():
         **{key: (old_results | new_results)[key] for key in sorted((old_results | new_results).keys() - {"versions"})},
     }
     output.write_text(json.dumps(results, indent=0) + "\n", encoding="ascii")
-    print(len(new_results), "files", file=sys.stderr)
+    print(f"{len(new_results)} file{'s' if len(new_results) != 1 else ''}", file=sys.stderr)
 
 
 if __name__ == "__main__":
