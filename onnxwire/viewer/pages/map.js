@@ -405,7 +405,7 @@ export class MapView {
     for (let i = this.scene.boxes.length - 1; i >= 0; i -= 1) {
       const mapBox = this.scene.boxes[i];
       if (mapX < mapBox.x || mapX > mapBox.x + mapBox.width || mapY < mapBox.y || mapY > mapBox.y + mapBox.height) continue;
-      if (!mapBox.innerFrame || mapY < Math.max(mapBox.y, Math.min(y, mapBox.y + mapBox.height - TITLE_HEIGHT)) + TITLE_HEIGHT) return mapBox;
+      if (!mapBox.innerFrame || mapY < mapBox.y + TITLE_HEIGHT) return mapBox;
       return null;
     }
     return null;
