@@ -2,7 +2,7 @@
 
 A new interpreter takes 0.1 to 0.3 s to import the modules of a command; a fork takes 10 ms. The forked processes have
 their own standard streams, working folder and environment, as new processes have. A command runs in a new interpreter
-if CAN_FORK is false, or if its environment differs in a variable that STARTUP_VARIABLES covers.
+if CAN_FORK is false, or if its environment differs from this process's in a variable that STARTUP_VARIABLES covers.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _read(descriptor: int, outputs: dict[int | None, bytes]) -> None:
 def start(
     arguments: Any, stdin: Any, stdout: Any, stderr: Any, cwd: Any = None, env: dict[str, str] | None = None
 ) -> Callable[[], int]:
-    """Start a command with these files or descriptors; return a function that waits for it and returns its status.
+    """Start a command with these files or descriptors; return a function that waits for it and returns its exit status.
 
     The caller must wait for a command before it starts the next.
     """

@@ -3,10 +3,11 @@
     python tests/fuzz_coverage.py --seconds 600              all targets in parallel, on an instrumented build
     python tests/fuzz_coverage.py --seconds 600 check text   some targets
     python tests/fuzz_coverage.py --lines                    lines of each .pyx that the corpora reach
-    python tests/fuzz_coverage.py --keep build/fuzz/corpus   also copy its inputs that reach new lines to tests/corpus
+    python tests/fuzz_coverage.py --keep build/fuzz/corpus   also copy inputs of a folder to tests/corpus
 
 atheris runs libFuzzer's loop on C code that is compiled for it with ASan and UBSan. Findings are written to
-`build/fuzz`, with their inputs. The last two commands need a build with line tracing.
+`build/fuzz`, with their inputs. The last two commands need a build with line tracing; the last one copies inputs that
+reach new lines.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def fuzz(names: list[str], seconds: int) -> int:
 
 def run_in_child(name: str, seconds: int) -> tuple[int, int, int, str]:
     """Run the fuzzer on one target in a child process; return the numbers of executions, edges and inputs, and a text
-    with the paths of findings or, for another failure, the exit status."""
+    with the paths of findings or, for another failure, the exit status ("" without a fault)."""
     folders = [WORK / "corpus" / name, WORK / "seeds" / name]
     if (CORPUS / name).is_dir():
         folders.append(CORPUS / name)

@@ -41,7 +41,8 @@ def decode(data: bytes) -> None:
 
 
 def encode(data: bytes) -> None:
-    """Encode a message that was read and its copy. Compare with the bytes and the official deterministic encoding."""
+    """Decode and encode a message, which must preserve its bytes. Compare its deterministic encoding, and that of a copy,
+    with the official one."""
     ours, official = message_classes(data)
     try:
         message = ours.FromString(data[1:])
@@ -59,7 +60,10 @@ def encode(data: bytes) -> None:
 
 
 class Choices(random.Random):
-    """A random generator whose numbers come from bytes: a changed byte often changes only one choice of a program."""
+    """A random generator whose numbers come from bytes, and after the last byte from a fixed seed.
+
+    A changed byte often changes only one choice of a program.
+    """
 
     def __init__(self, data: bytes):
         super().__init__(0)
@@ -95,7 +99,7 @@ def edits(data: bytes) -> None:
 
 
 def closings(data: bytes) -> None:
-    """Run a program on onnxwire's messages alone, with operations that the official runtime lacks: `close`, and edits
+    """Run a program on onnxwire's messages alone, with operations whose results are not compared: `close`, and edits
     during other edits."""
     run_program(data, World(True), "alone", fuzz_edits.run_alone)
 
@@ -171,14 +175,14 @@ def check(data: bytes) -> None:
 def external(data: bytes) -> None:
     """Change the tensor that the bytes encode to external data, and read it in a model in `shared_folder`."""
     try:
-        entries = TensorProto.FromString(data)
+        decoded_tensor = TensorProto.FromString(data)
     except onnxwire.DecodeError:
         return
     folder = shared_folder()
     model = ModelProto()
     tensor = model.graph.initializer.add()
     with contextlib.suppress(onnxwire.Error):
-        tensor.MergeFrom(entries)
+        tensor.MergeFrom(decoded_tensor)
     tensor.data_location = TensorProto.EXTERNAL
     path = folder / "model.onnx"
     path.write_bytes(model.SerializeToString())

@@ -51,7 +51,7 @@ DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 # --- calls on models
 #
 # A call is a function of the path of a file and a folder for output. It returns the size of its output without printed
-# text, in bytes or characters. If it returns 0 or None, only printed text counts as its output.
+# text, in bytes or characters; 0 or None if there is none. `count_bytes` also counts the files in the folder.
 
 
 def model_call(function):
@@ -228,7 +228,7 @@ def query_call(text):
 
 
 def store_of(folder):
-    """Return an object store in a folder. It runs the code for servers without the latency of a network."""
+    """Return an object store in a folder: the code for servers runs without the latency of a network."""
     import obstore.store
 
     return obstore.store.LocalStore(folder)
@@ -435,8 +435,8 @@ def round_time():
 def measure(call, path, size, round_seconds, address_space):
     """Measure the cost of a call in a child process.
 
-    size: that of the file, in bytes. round_seconds: the processor time of a round. address_space: bytes of address
-    space that the call may use in addition to 1,000 for each byte of the file.
+    size: that of the file, in bytes. round_seconds: the processor time of a round. address_space: bytes by which the
+    call may increase the address space, in addition to 1,000 for each byte of the file.
 
     Returns the peak memory in bytes beyond that before the call, the processor time in rounds, the bytes of output, and
     a text that describes an unexpected error, or "".

@@ -63,7 +63,7 @@ def value_of_model(folder):
 
 
 def checksums_detect_mix(folder):
-    """Return whether `verify` detects by the checksums that the files belong to different saves."""
+    """Return whether `verify` detects by the checksums, or by a missing file, that the files are of different saves."""
     try:
         onnxwire.verify(folder / "m.onnx", checksums=True)
     except (onnxwire.ExternalDataError, onnxwire.SourceError):
@@ -183,7 +183,7 @@ def fork_save(scenario, folder, context=contextlib.nullcontext):
 
 
 def wait_for(child):
-    """Wait for a child process; return its exit status, or the negative number of the signal that ended it."""
+    """Wait for a child process; return 0, 130 (after Ctrl-C) or -SIGKILL. Assert that it did not end otherwise."""
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) in (0, 130, -signal.SIGKILL), status
     return os.waitstatus_to_exitcode(status)

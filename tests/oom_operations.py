@@ -365,12 +365,12 @@ add_edit(
 add_edit(
     "MergeFrom of unknown fields",
     lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN_RECORD + OTHER_MODEL)),
-    lambda: merged_unknown(),
+    lambda: model_with_merged_unknown_field(),
 )
 add_edit(
     "MergeFrom of unknown fields into a graph without any",
     lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN_INSIDE)),
-    lambda: merged_unknown(),
+    lambda: model_with_merged_unknown_field(),
 )
 add_edit("ParseFromString", lambda m: m.ParseFromString(OTHER_MODEL))
 add_edit("ClearField", lambda m: m.graph.ClearField("node"))
@@ -390,8 +390,8 @@ add_edit("pickle", lambda m: pickle.loads(pickle.dumps(m)), edited_model, keeps_
 add_operation("constructor", lambda: None, lambda _: model(), keeps_memory=True)
 
 
-def merged_unknown() -> ModelProto:
-    """Return a message into which unknown fields were merged."""
+def model_with_merged_unknown_field() -> ModelProto:
+    """Return a model into which an unknown field was merged."""
     message = ModelProto.FromString(DATA)
     message.MergeFromString(UNKNOWN_RECORD)
     return message
@@ -491,7 +491,7 @@ add_operation(
 # --- tensors, rules, tables, text
 
 
-def columns_and_scopes(m: Any) -> None:
+def fill_columns_and_resolve_names(m: Any) -> None:
     """Fill the columns and resolve the names, as `check` does before it runs rules. The rules are not run, because
     numpy may crash if an allocation fails."""
     document = ModelProto.FromString(m.SerializeToString())._document
@@ -514,7 +514,7 @@ add_operation(
 add_operation(
     "from_array", lambda: None, lambda _: onnxwire.from_array(ARRAY, "name").SerializeToString(), keeps_memory=True
 )
-add_operation("check", message_maker(), columns_and_scopes)
+add_operation("check", message_maker(), fill_columns_and_resolve_names)
 for table in ("nodes", "attributes", "values", "uses", "tensors"):
     add_operation(
         f"to_arrow {table}",

@@ -371,7 +371,7 @@ def run_with_collections(make):
 
 
 def many_records(number):
-    """Return so many records of one field that the document caches the slots of their message."""
+    """Return so many records of the field `number` that the document caches the slots of their message."""
     return wire.varint_record(number, 200) * 100
 
 
@@ -546,7 +546,7 @@ def reject_values():
         with pytest.raises(TypeError):
             graph.node.extend(values)
     with pytest.raises(ValueError, match="byte"):
-        graph.MergeFromString(b"\x0a")
+        graph.MergeFromString(b"\x0a")  # the tag of `node` without a length
 
 
 @pytest.mark.parametrize(
@@ -565,7 +565,7 @@ def test_edits_of_unreachable_messages_are_released(operation):
         return sys.getallocatedblocks() - n_before
 
     count_new_blocks()  # fills caches
-    # Other threads of the process may allocate memory, but not in each round.
+    # Other threads of the process may allocate memory, but not during all three counts.
     assert min(count_new_blocks() for _ in range(3)) < n_rounds // 2
     # All new messages share one document.
     assert ModelProto()._document._cache_sizes() == (0, 0, 0, 0, 0)

@@ -26,10 +26,10 @@ def fill_node(node, i):
     node.attribute.add(name="group", type=2, i=i)
 
 
-# Description → a function that returns a reference to a part of a node.
+# Description → a function that returns a reference to a node or to a part of it.
 REFERENCES = {
     "the node": lambda node: node,
-    "its names": lambda node: node.input,
+    "its inputs": lambda node: node.input,
     "an iterator": lambda node: iter(node.input),
     "an attribute": lambda node: node.attribute[0],
     "numbers of an attribute": lambda node: node.attribute[0].ints,
@@ -56,7 +56,7 @@ def test_referenced_values_stay_attached_while_elements_are_added(reference):
             if reference == "the node":
                 value.name = f"renamed_{i}"
                 value.attribute.add(name="late", i=1)
-            elif reference == "its names":
+            elif reference == "its inputs":
                 value[0] = f"renamed_{i}"
             elif reference == "an iterator":
                 assert next(value) == f"x{i}"

@@ -79,7 +79,7 @@ def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
 @EVERY_MESSAGE_THAT_REJECTS_FIELD_0
 @examples(120)
 @given(data=st.data())
-def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
+def test_verify_accepts_exactly_the_bytes_that_the_official_runtime_accepts(name, data):
     our_class, official_class = PAIRS[name]
     wire.check_acceptance(
         our_class,
@@ -139,7 +139,8 @@ def test_a_closed_enum_accepts_the_same_values_as_the_official_one(name, high_bi
     encoded = wire.tag(number, wire.VARINT) + value
     wire.check_reading(*PAIRS["test.Everything"], encoded)
     if field_of(name).is_repeated:
-        wire.check_reading(*PAIRS["test.Everything"], wire.len_record(number, b"\2" + value + b"\0"))
+        packed_values = b"\2" + value + b"\0"  # LIGHT, the value and NONE
+        wire.check_reading(*PAIRS["test.Everything"], wire.len_record(number, packed_values))
 
 
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3), (70, (1 << 32) + 70)])
@@ -187,7 +188,7 @@ def test_the_last_member_of_a_oneof_is_present():
 
 
 def test_a_merged_message_reads_as_the_official_one():
-    # Field 19 is tree; fields 1, 2 and 3 of a Tree are value, branches and trunk.
+    # Field 19 is tree; fields 1 (whose tag is b"\x08"), 2 and 3 of a Tree are value, branches and trunk.
     parts = (
         b"\x08\1" + wire.len_record(2, b"\x08\2"),
         wire.len_record(3, b"\x08\3") + wire.len_record(2, b"\x08\4"),
@@ -278,8 +279,8 @@ MALFORMED_TABLES = {
     "a cell too few": MESSAGE_HEAD + "| 1 | a | int32 | optional | | | 1 | |\n",
     "a cell too many": MESSAGE_HEAD + "| 1 | a | int32 | optional | | | 1 | | Doc. | |\n",
     "an unknown type": MESSAGE_HEAD + "| 1 | a | int33 | optional | | | 1 | | Doc. |\n",
-    "a message without a name": MESSAGE_HEAD + "| 1 | a | message | optional | | | 1 | | Doc. |\n",
-    "a scalar with a name": MESSAGE_HEAD + "| 1 | a | int32 M | optional | | | 1 | | Doc. |\n",
+    "a message type without a name": MESSAGE_HEAD + "| 1 | a | message | optional | | | 1 | | Doc. |\n",
+    "a scalar type with a name": MESSAGE_HEAD + "| 1 | a | int32 M | optional | | | 1 | | Doc. |\n",
     "a group": MESSAGE_HEAD + "| 1 | a | group G | optional | | | 1 | | Doc. |\n",
     "an unknown label": MESSAGE_HEAD + "| 1 | a | int32 | required | | | 1 | | Doc. |\n",
     "an unknown packing": MESSAGE_HEAD + "| 1 | a | int32 | repeated | | yes | 1 | | Doc. |\n",
@@ -311,7 +312,7 @@ MALFORMED_TABLES = {
     "an unknown syntax": "# t.proto\n\npackage: test\nsyntax: proto9\n\n" + MESSAGE,
     "an invalid reserved range": MESSAGE_HEAD + "| 1-x | | reserved | | | | | | Doc. |\n",
     "a reserved range backwards": MESSAGE_HEAD + "| 9-5 | | reserved | | | | | | Doc. |\n",
-    "a reserved row of nothing": MESSAGE_HEAD + "| | | reserved | | | | | | Doc. |\n",
+    "a reserved row without number and name": MESSAGE_HEAD + "| | | reserved | | | | | | Doc. |\n",
     "a field with a reserved number": MESSAGE_HEAD
     + "| 1 | a | int32 | optional | | | 1 | | D. |\n| 1 | | reserved | | | | | | D. |\n",
 }

@@ -1,7 +1,7 @@
-"""The engine reads headers of tensors in a mapped file from copies, with the values and errors of bytes in memory.
+"""The engine reads headers of tensors in a mapped file from copies. Values and errors are those of bytes in memory.
 
 A header is the bytes that follow a long value. A copy has at most 256 bytes, of which at most 64 precede the header.
-Therefore the records of these files have any length and position around long values.
+Therefore these files have records of random lengths, in random order, around long values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILLER_LENGTHS = (0, 1, 60, 180, 200, 250, 300, 600)
 
 
 def tensor_record(rng: random.Random, name: str) -> bytes:
-    """Return the record of an initializer: a long value, and records of any kind and length before and after it.
+    """Return the record of an initializer: a long value, and random records before and after it.
 
     Field numbers: 1 dims, 2 data_type, 8 name, 9 raw_data, 12 doc_string, 16 metadata_props; unknown: 77, 99, 100.
     """

@@ -1,4 +1,4 @@
-"""Messages are read as in the official runtime. Also tests arrays, closing and threads."""
+"""Messages are read as in the official runtime. Further tests are of arrays, closing and threads."""
 
 from __future__ import annotations
 
@@ -747,7 +747,7 @@ def test_an_element_that_closes_the_document_when_compared_raises_closed_error(p
 
 
 @each("seed", range(100 if IS_LONG else 25))
-def test_bytes_that_change_while_they_are_read_raise_decode_error_or_no_error(seed):
+def test_bytes_that_change_between_two_reads_raise_decode_error_or_no_error(seed):
     rng = Random(seed)
     data = bytearray(DATA)
     model = onnxwire.load(data)

@@ -1,5 +1,4 @@
-"""Files that are written to while a model that is mapped from them is open: reading payloads and encoding raise
-errors."""
+"""If a file is written to while a model mapped from it is open, reading payloads and encoding raise errors."""
 
 import functools
 import os

@@ -266,7 +266,7 @@ def test_the_error_of_too_many_files_contains_a_remedy(tmp_path: Path) -> None:
 
 
 def test_folders_need_not_be_readable(tmp_path: Path) -> None:
-    # If the tests run as root, who may read everything, run the program as another user.
+    # Root may read everything, so a program of root changes to another user.
     code = (
         "import os, sys, tempfile, pathlib, numpy, onnxwire\n"
         "folder = pathlib.Path(tempfile.mkdtemp(dir='/tmp'))\n"

@@ -181,7 +181,7 @@ FOREIGN_FILES = {
     "GGUF": b"GGUF" + bytes(20),
     "NUL bytes": bytes(64),
     "plain text": b"hello, this is a text file\n" * 3,
-    # A NodeDef: the name x, the operator Placeholder, and an attribute dtype without a value.
+    # A GraphDef with one NodeDef: the name x, the operator Placeholder, and an attribute dtype with an empty value.
     "TensorFlow graph": b"\x0a\x1b\x0a\x01x\x12\x0bPlaceholder\x2a\x09\x0a\x05dtype\x12\x00",
     # The pickles are of the dict {"a": 1}, and of an empty list.
     "pickle": b"\x80\x04\x95\x0b\0\0\0\0\0\0\0}\x94\x8c\x01a\x94K\x01s.",

@@ -753,9 +753,9 @@ def encode_arrays(model):
 
 
 COPY_CALLS = {
-    "append": lambda to, source: to.append(source[0]),
-    "extend": lambda to, source: to.extend(source),
-    "CopyFrom": lambda to, source: to.add().CopyFrom(source[0]),
+    "append": lambda target, source: target.append(source[0]),
+    "extend": lambda target, source: target.extend(source),
+    "CopyFrom": lambda target, source: target.add().CopyFrom(source[0]),
 }
 
 
