@@ -213,7 +213,8 @@ def calls(
 def class_assignments(makers: dict[type, list[Callable[[], Any]]]) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield (name, function) for each class: the function assigns all other classes to `__class__` of an object.
 
-    Classes of extension modules without a function in `makers`, the result of `instances`, are excluded. The assignments must fail, because later accesses would crash.
+    makers: the result of `instances`. Classes of extension modules that it lacks are excluded. The assignments must
+    fail, because later accesses would crash.
     """
     types_ = [cls for cls in extension_types() if cls.__flags__ & HEAP_TYPE or cls in makers]
     for cls in types_:

@@ -89,15 +89,15 @@ def start(
         return lambda: process.wait(MAX_SECONDS)
     request = json.dumps([arguments, os.path.abspath(cwd or "."), environment]).encode()
     descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in (stdin, stdout, stderr)]
-    server = _server()
+    server = _start_server()
     socket.send_fds(server, [len(request).to_bytes(8, "little")], descriptors)
     server.sendall(request)
     return lambda: int(server.recv(16))
 
 
 @functools.cache
-def _server() -> socket.socket:
-    """Start the server of this process; return the socket to it. The server ends when this process does."""
+def _start_server() -> socket.socket:
+    """Start the server of this process at the first call; return the socket to it. The server ends with this process."""
     client_end, server_end = socket.socketpair()
     with server_end:
         command = [sys.executable, "-P", __file__, str(server_end.fileno())]
@@ -134,12 +134,12 @@ def _serve(control: socket.socket) -> None:
     os.environ.clear()
     os.environ.update(environment)
     sys.argv[1:] = arguments
-    sys.stdin, sys.stdout, sys.stderr = (_stream(number) for number in range(3))
+    sys.stdin, sys.stdout, sys.stderr = (_open_stream(number) for number in range(3))
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
 
 
-def _stream(number: int) -> io.TextIOWrapper:
-    """Return a standard stream like those that the interpreter creates at startup."""
+def _open_stream(number: int) -> io.TextIOWrapper:
+    """Return a standard stream like those that the interpreter creates at startup. number: its descriptor."""
     file = io.FileIO(number, "r" if number == 0 else "w", closefd=False)
     file.name = ("<stdin>", "<stdout>", "<stderr>")[number]
     buffer = io.BufferedReader(file) if number == 0 else io.BufferedWriter(file)

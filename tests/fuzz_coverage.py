@@ -143,16 +143,16 @@ def print_reached_lines(new_inputs: Path | None) -> int:
     reached_lines: dict[str, set[int]] = defaultdict(set)
     for name in TARGETS:
         for data in seeds(name):
-            trace(lambda name=name, data=data: run(name, data), package, reached_lines)
+            trace(lambda name=name, data=data: run(name, data), reached_lines)
         for path in sorted((CORPUS / name).glob("*")):
-            trace(lambda name=name, path=path: run(name, path.read_bytes()), package, reached_lines)
+            trace(lambda name=name, path=path: run(name, path.read_bytes()), reached_lines)
         candidates = sorted((new_inputs / name).glob("*"), key=lambda path: path.stat().st_size) if new_inputs else []
         for path in candidates:
             data = path.read_bytes()
             if len(data) > MAX_KEPT_INPUT_BYTES:
                 continue
             counts_before = {module: len(lines) for module, lines in reached_lines.items()}
-            new_function = trace(lambda name=name, data=data: run(name, data), package, reached_lines)
+            new_function = trace(lambda name=name, data=data: run(name, data), reached_lines)
             if new_function and {module: len(lines) for module, lines in reached_lines.items()} != counts_before:
                 (CORPUS / name).mkdir(parents=True, exist_ok=True)
                 (CORPUS / name / f"{new_function}-{hashlib.sha256(data).hexdigest()[:8]}").write_bytes(data)
@@ -168,7 +168,7 @@ def print_reached_lines(new_inputs: Path | None) -> int:
     return 0
 
 
-def trace(function, package: Path, reached_lines: dict[str, set[int]]) -> str:
+def trace(function, reached_lines: dict[str, set[int]]) -> str:
     """Call a function and add the lines that it reaches to `reached_lines`, by module.
 
     Returns the module and function of the first new line, such as "view.scan_slots", or "".

@@ -6,10 +6,10 @@ fuzz-sanitized`.
     python tests/fuzz_edits.py --mode lockstep --run FILE     a program from an earlier report
 
 Mode lockstep runs each line in both worlds (see worlds.py), ours and the official one, and compares results and errors,
-and at the end all messages and their bytes. Mode identity also compares which variables are the same object. Mode alone
-runs operations whose results are not compared, such as an edit or `close()` in the middle of another operation; it
-checks that only expected errors are raised (ALLOWED_ERRORS) and that the bytes are valid. Mode threads runs a reader
-and an editor at the same time.
+and at the end the messages that the program does not exclude. Mode identity also compares which variables are the same
+object. Mode alone runs our world only, with edits and `close()` also in the middle of other operations; it checks that
+only expected errors are raised (ALLOWED_ERRORS) and that the bytes are valid. Mode threads runs a reader and an editor
+at the same time.
 
 Programs run in child processes. For each kind of fault, the first program that fails with it is shortened and printed.
 """
@@ -147,7 +147,7 @@ def run_identity(source, leader, trace) -> None:
     our_world = None
     gc.collect()
     if count_views() >= n_views > 0:
-        raise Finding("leaked", "", f"{count_views()} views are registered without a reference")
+        raise Finding("leaked", "", f"number of views that are registered without a reference: {count_views()}")
 
 
 def compare(line, our_result, official_result) -> None:

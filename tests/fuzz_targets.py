@@ -41,8 +41,8 @@ def decode(data: bytes) -> None:
 
 
 def encode(data: bytes) -> None:
-    """Decode and encode a message, which must preserve its bytes. Compare its deterministic encoding, and that of a copy,
-    with the official one."""
+    """Decode a message and encode it to equal bytes. Compare its deterministic encoding, and that of a copy, with the
+    official one."""
     ours, official = message_classes(data)
     try:
         message = ours.FromString(data[1:])
@@ -99,8 +99,7 @@ def edits(data: bytes) -> None:
 
 
 def closings(data: bytes) -> None:
-    """Run a program on onnxwire's messages alone, with operations whose results are not compared: `close`, and edits
-    during other edits."""
+    """Run a program on onnxwire's messages alone, with edits and `close` also in the middle of other operations."""
     run_program(data, World(True), "alone", fuzz_edits.run_alone)
 
 

@@ -1,10 +1,10 @@
 """Measure the memory and time of public calls and commands on hostile models and texts, each in its own process.
 
 `hostile_models.py` makes a file of n bytes. A call on that file must return or raise an onnxwire error within two
-limits. Its memory, beyond that of the process before, is at most 30 n + 64 MiB (in most tests 30 n + 16 MiB). Its time
-is at most that of 100 n + 20,000,000 iterations ("rounds") of an empty Python loop: 10.4 seconds for 5 MB if a round
-takes 20 ns. Printed text, and output whose size a call returns, count towards n, like input. The tests check memory and
-instructions (`count_pairs`). Run as a script, this module also measures time, and prints each violation:
+limits. Its memory, beyond that of the process before the call, is at most 30 n + 64 MiB (in most tests 30 n + 16 MiB).
+Its time is at most that of 100 n + 20,000,000 iterations ("rounds") of an empty Python loop: 10.4 seconds for 5 MB if a
+round takes 20 ns. Printed text, and output whose size a call returns, count towards n, like input. The tests check
+memory and instructions (`count_pairs`). Run as a script, this module also measures time, and prints each violation:
 
     python tests/hostile.py --bytes 2000000
 """
@@ -569,7 +569,7 @@ def run_pairs(size, base_bytes, pairs, kind="model"):
     return faults
 
 
-def batch_of(kind, pairs, sizes):
+def make_tasks(kind, pairs, sizes):
     """Return the tasks of `count_pairs` for pairs as in `run_pairs`, each with files of several sizes."""
     return [
         (kind, name, label, [KINDS[kind][0][name](size).decode("latin-1") for size in sizes])

@@ -44,7 +44,7 @@ TRACED_FILES = tuple(
 
 
 def full_model(value, size=WEIGHT_ELEMENTS):
-    """Return a model whose two weights are full of a value, and whose graph has the value as its name.
+    """Return a model whose two weights are full of a value, which is also the name of the graph.
 
     size: the number of elements of each weight.
     """
@@ -221,10 +221,10 @@ def main():
     with tempfile.TemporaryDirectory() as base:
         for number, layout in enumerate(LAYOUTS):
             small_scenario = Scenario(Path(base) / f"small-{number}", layout, 3000)
-            for participle, end_at in (("killed", kill_at), ("interrupted", interrupt_at)):
+            for participle, end_save_at in (("killed", kill_at), ("interrupted", interrupt_at)):
                 outcomes = Counter()
                 for event in itertools.count(0, options.step):
-                    state = end_at(small_scenario, event)
+                    state = end_save_at(small_scenario, event)
                     if state is None:
                         break
                     outcomes[state] += 1

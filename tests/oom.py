@@ -2,9 +2,9 @@
 
 Each trial makes a new state, and makes the n-th allocation of the operation fail; n is 1, 2, … up to the number of its
 allocations. A trial checks that the operation succeeded or raised MemoryError (or one of its `other_errors`); that the
-state is that before or after the operation; that Python reported no unraisable exception; that the garbage collector is enabled; and that no
-temporary file remains. From n = 2 on, further trials check that no memory leaks, except for operations with
-`keeps_memory`. With `--burst B`, the allocations n to n + B - 1 fail.
+state is that before or after the operation; that Python reported no unraisable exception; that the garbage collector
+is enabled; and that no temporary file remains. From n = 2 on, further trials check that no memory leaks, except for
+operations with `keeps_memory`. With `--burst B`, the allocations n to n + B - 1 fail.
 
 The program prints the name of an operation and n before each trial, so that after a crash the last line names the
 trial, and `ok NAME` or `fault …` after an operation. With `--stride S` it tries n = 1, and then every S-th n from one

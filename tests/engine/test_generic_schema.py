@@ -143,6 +143,7 @@ def test_a_closed_enum_accepts_the_same_values_as_the_official_one(name, high_bi
         wire.check_reading(*PAIRS["test.Everything"], wire.len_record(number, packed_values))
 
 
+# 70 is BRIGHT; the other values are unknown.
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3), (70, (1 << 32) + 70)])
 @pytest.mark.parametrize("name", ["one_shade", "many_shade", "packed_shade"])
 def test_unknown_enum_values_compare_as_the_official_ones_do(name, values):

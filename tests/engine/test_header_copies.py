@@ -30,8 +30,8 @@ def tensor_record(rng: random.Random, name: str) -> bytes:
     Field numbers: 1 dims, 2 data_type, 8 name, 9 raw_data, 12 doc_string, 16 metadata_props; unknown: 77, 99, 100.
     """
     records = [
-        len_record(8, name.encode(), rng.choice((0, 0, 2))),
-        varint_record(2, 1, rng.choice((0, 0, 1))),
+        len_record(8, name.encode(), pad=rng.choice((0, 0, 2))),
+        varint_record(2, 1, pad=rng.choice((0, 0, 1))),
         # The dims 2048 and 2, packed or not.
         len_record(1, b"\x80\x10\x02") if rng.random() < 0.5 else varint_record(1, 2048) + varint_record(1, 2),
         len_record(12, b"d" * rng.choice(FILLER_LENGTHS)),
@@ -50,7 +50,7 @@ def tensor_record(rng: random.Random, name: str) -> bytes:
     )
     if rng.random() < 0.1:
         chosen_records.append(len_record(rng.choice((9, 99)), LONG_VALUE))
-    return len_record(5, b"".join(chosen_records), rng.choice((0, 0, 1)))
+    return len_record(5, b"".join(chosen_records), pad=rng.choice((0, 0, 1)))
 
 
 def model_bytes(seed: int) -> bytes:

@@ -41,7 +41,7 @@ OTHER_FILES_LAYOUTS = [name for name in LAYOUTS if name not in SAME_FILES_LAYOUT
 
 
 def make_model(value, names="ab"):
-    """Return a model whose elements all are `value`, which is also the name of its graph. names: those of the weights."""
+    """Return a model with weights of these names, full of `value`, which is also the name of the graph."""
     weights = [onnxwire.from_array(np.full(N_ELEMENTS, value, np.float32), name) for name in names]
     return onnxwire.ModelProto(ir_version=10, graph={"name": f"{value}", "initializer": weights})
 
