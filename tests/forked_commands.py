@@ -97,7 +97,7 @@ def start(
 
 @functools.cache
 def _start_server() -> socket.socket:
-    """Start the server of this process at the first call; return the socket to it. The server ends with this process."""
+    """Start the server of this process at the first call; return its socket. The server ends with this process."""
     client_end, server_end = socket.socketpair()
     with server_end:
         command = [sys.executable, "-P", __file__, str(server_end.fileno())]

@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options, fuzzer_options = parser.parse_known_args()
     if options.one:
-        # In the child process of one target, whose positional arguments are folders of the corpus.
+        # In the child process of one target. Its positional arguments are folders of inputs.
         return run_fuzzer(options.one, [*options.targets, *fuzzer_options])
     if options.lines or options.keep:
         return print_reached_lines(options.keep)

@@ -75,7 +75,7 @@ class Choices(random.Random):
 
     def getrandbits(self, k: int) -> int:
         if self.is_over:
-            return super().getrandbits(k)  # some loops would not end with zeros only
+            return super().getrandbits(k)  # if all were zeros, some loops would not end
         size = (k + 7) // 8
         data = self.data[self.index : self.index + size]
         self.index += size
@@ -145,7 +145,7 @@ def round_trip(data, read, write) -> None:
 
 
 def schema(data: bytes) -> None:
-    """Load a schema table, which ends at a zero byte, and read the other bytes with each of its classes."""
+    """Load a schema table, which ends at a zero byte, and read the bytes after it with each class of the table."""
     table, _, message_bytes = data.partition(b"\0")
     path = shared_folder() / "table.md"
     path.write_bytes(table)

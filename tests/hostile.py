@@ -247,8 +247,8 @@ def save_to_store(path, folder):
 
 
 def foreign_call(function):
-    """Return a call of `function`, which calls another package, on the loaded model and an output folder; ignore its
-    errors."""
+    """Return a call of `function`, which calls another package, on the loaded model and an output folder. The call
+    ignores errors."""
 
     def call(path, folder):
         with contextlib.suppress(Exception), onnxwire.load(path) as model:

@@ -171,7 +171,7 @@ def test_a_message_copied_from_itself_does_not_change():
 
 def test_a_oneof_member_that_merged_bytes_replace_and_set_again_starts_empty():
     def body(api):
-        original = api.TypeProto(tensor_type={"elem_type": 1})
+        original_type = api.TypeProto(tensor_type={"elem_type": 1})
         tensor_with_unknown_field = wire.len_record(1, wire.len_record(50, b"unknown") + wire.varint_record(1, 7))
         sequence_then_tensor = (
             api.TypeProto(sequence_type={}).SerializeToString()
@@ -179,12 +179,12 @@ def test_a_oneof_member_that_merged_bytes_replace_and_set_again_starts_empty():
         )
         # Field 1 of a TypeProto is tensor_type, and field 2 of a ValueInfoProto is type.
         for data in (sequence_then_tensor, tensor_with_unknown_field + sequence_then_tensor, tensor_with_unknown_field):
-            merged, outer = api.TypeProto(), api.ValueInfoProto(type=original)
-            merged.CopyFrom(original)
-            merged.MergeFromString(tensor_with_unknown_field)
-            merged.MergeFromString(data)
-            outer.MergeFromString(wire.len_record(2, data))
-            yield merged, outer
+            merged_type, value = api.TypeProto(), api.ValueInfoProto(type=original_type)
+            merged_type.CopyFrom(original_type)
+            merged_type.MergeFromString(tensor_with_unknown_field)
+            merged_type.MergeFromString(data)
+            value.MergeFromString(wire.len_record(2, data))
+            yield merged_type, value
             second_part = api.TypeProto.FromString(data)
             merged_copy = api.TypeProto.FromString(tensor_with_unknown_field)
             merged_copy.MergeFrom(second_part)
@@ -582,14 +582,14 @@ def test_a_reader_beside_an_editor_gets_an_old_or_a_new_value():
     is_over = threading.Event()
 
     def read():
-        original = TensorProto.FromString(data)
+        original_tensor = TensorProto.FromString(data)
         while not is_over.is_set():
             tensor = current_tensor[0]
             try:
                 for sequence in (tensor.int64_data, tensor.int32_data):
                     array = np.asarray(sequence)
                     assert not len(array) or array[-1] in (39_999, 7), array[-1]
-                assert (tensor == original) in (True, False)
+                assert (tensor == original_tensor) in (True, False)
             except ChangedError:
                 pass
             except BaseException as error:

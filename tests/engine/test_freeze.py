@@ -174,8 +174,8 @@ def test_a_first_edit_beyond_the_nesting_limit_changes_nothing():
     for _ in range(40):
         node.attribute.append(parsed_attribute)
     for attribute in node.attribute:
-        inner = attribute.g.node[0]
-        for edit in (lambda: setattr(inner, "name", "new"), lambda: inner.input.append("b")):  # noqa: B023
+        inner_node = attribute.g.node[0]
+        for edit in (lambda: setattr(inner_node, "name", "new"), lambda: inner_node.input.append("b")):  # noqa: B023
             with pytest.raises(onnxwire.EditError, match=f"nested more than {MAX_OVERLAY_DEPTH} deep"):
                 edit()
-            assert (inner.name, list(inner.input)) == ("inner", ["a"])
+            assert (inner_node.name, list(inner_node.input)) == ("inner", ["a"])

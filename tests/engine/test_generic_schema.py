@@ -182,10 +182,10 @@ def test_the_last_member_of_a_oneof_is_present():
         wire.varint_record(83, 0),  # pick_shade
         wire.len_record(2048, b""),  # pick_far
     ]
-    for first in records:
-        for second in records:
-            wire.check_reading(*PAIRS["test.Everything"], first + second)
-            wire.check_reading(*PAIRS["test.Everything"], first + second + first)
+    for first_record in records:
+        for second_record in records:
+            wire.check_reading(*PAIRS["test.Everything"], first_record + second_record)
+            wire.check_reading(*PAIRS["test.Everything"], first_record + second_record + first_record)
 
 
 def test_a_merged_message_reads_as_the_official_one():

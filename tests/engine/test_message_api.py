@@ -766,7 +766,7 @@ N_THREADS = 8
 
 
 def run_in_threads(function):
-    """Run a function in 8 threads that start at the same time; return the results."""
+    """Run a function in N_THREADS threads that start at the same time; return the results."""
     barrier, results, errors = threading.Barrier(N_THREADS), [None] * N_THREADS, []
 
     def run_function(i):

@@ -208,11 +208,11 @@ def test_verify_fetches_only_the_bytes_that_it_checks() -> None:
     assert document.memory.resident < len(model_bytes()) // 4
     data = model_bytes()
     offset = data.index(b"ints") + 20
-    damaged = data[:offset] + b"\xff" * 20 + data[offset + 20 :]
+    damaged_data = data[:offset] + b"\xff" * 20 + data[offset + 20 :]
     with pytest.raises(ow.DecodeError) as partial_error:
-        verify_document(partial_document(damaged), ow.ModelProto)
+        verify_document(partial_document(damaged_data), ow.ModelProto)
     with pytest.raises(ow.DecodeError) as complete_error:
-        ow.verify(damaged)
+        ow.verify(damaged_data)
     assert str(partial_error.value) == str(complete_error.value)
 
 

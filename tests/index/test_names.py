@@ -228,10 +228,10 @@ def test_the_page_of_a_node_counts_the_nodes_that_read_its_outputs(models):
 def test_check_resolves_each_input_to_the_same_definition(models):
     for model in models:
         facts = Facts(model._document, ModelProto)
-        resolved, inputs = facts.derive(Scopes), facts.lists("NodeProto.input")
+        resolved_scopes, inputs = facts.derive(Scopes), facts.lists("NodeProto.input")
         definitions_found = {}
         for row in range(inputs.n):
-            scope, producer = int(resolved.defining_scopes[row]), int(resolved.producers[row])
+            scope, producer = int(resolved_scopes.defining_scopes[row]), int(resolved_scopes.producers[row])
             n_graphs = facts.GraphProto.n
             scope_facts, scope_row = (
                 (facts.GraphProto, scope) if scope < n_graphs else (facts.FunctionProto, scope - n_graphs)

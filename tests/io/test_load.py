@@ -277,13 +277,13 @@ def test_the_error_of_a_fault_in_a_nested_message_has_its_byte_and_path() -> Non
     first_node = helper.make_node("Relu", ["x"], ["y"])
     model = helper.make_model(helper.make_graph([first_node, node], "g", [], []))
     attribute = model.graph.node[1].attribute[0].SerializeToString()
-    damaged = attribute[:-3] + b"\x0f\x01\x07"  # wire type 7 in the last tag
-    data = model.SerializeToString().replace(attribute, damaged)
+    damaged_attribute = attribute[:-3] + b"\x0f\x01\x07"  # wire type 7 in the last tag
+    data = model.SerializeToString().replace(attribute, damaged_attribute)
     with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(data)
     assert error_info.value.path.startswith("graph.node[1].attribute[0]")
-    start = data.index(damaged)
-    assert start <= error_info.value.offset < start + len(damaged)
+    start = data.index(damaged_attribute)
+    assert start <= error_info.value.offset < start + len(damaged_attribute)
     with pytest.raises(onnxwire.DecodeError) as lazy_error:
         for loaded_node in onnxwire.load(data).graph.node:
             for loaded_attribute in loaded_node.attribute:

@@ -415,6 +415,6 @@ def test_the_next_address_is_used_if_one_does_not_answer(monkeypatch) -> None:
         options = {**NO_RETRIES, "client_options": {"connect_timeout": "200ms"}}
         with ow.load(f"http://two-addresses.example:{port}/d/m.onnx", storage_options=options) as model:
             assert model.ir_version
-        addresses[:] = ["127.0.0.2"] * 100  # does not take 100 timeouts
+        addresses[:] = ["127.0.0.2"] * 100  # the load must not wait for 100 timeouts
         with pytest.raises(ow.SourceError, match="took too long"):
             ow.load(f"http://silent.example:{port}/d/m.onnx", storage_options=options)

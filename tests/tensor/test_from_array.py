@@ -179,9 +179,9 @@ def test_a_tensor_that_was_added_to_a_model_is_saved_with_it(n, tmp_path):
     model.graph.initializer.append(from_array(array, "w"))
     model.graph.node.add().attribute.add(name="value").t.CopyFrom(from_array(array[::-1]))
     onnxwire.save(model, tmp_path / "m.onnx")
-    loaded = onnx.load(tmp_path / "m.onnx")
-    stored_tensors.assert_same_array(onnx.numpy_helper.to_array(loaded.graph.initializer[0]), array)
-    stored_tensors.assert_same_array(onnx.numpy_helper.to_array(loaded.graph.node[0].attribute[0].t), array[::-1])
+    loaded_model = onnx.load(tmp_path / "m.onnx")
+    stored_tensors.assert_same_array(onnx.numpy_helper.to_array(loaded_model.graph.initializer[0]), array)
+    stored_tensors.assert_same_array(onnx.numpy_helper.to_array(loaded_model.graph.node[0].attribute[0].t), array[::-1])
 
 
 def test_an_encoding_does_not_change_with_the_array():
