@@ -121,7 +121,7 @@ def test_a_message_equals_its_official_encoding_where_the_official_one_does(name
 def test_field_number_0_is_rejected_even_in_a_message_without_fields():
     for cls in SCHEMA.messages.values():
         with pytest.raises(onnxwire.DecodeError, match="field number 0"):
-            onnxwire.verify(b"\0\0", cls)
+            onnxwire.verify(wire.varint_record(0, 0), cls)
 
 
 def test_an_empty_message_reads_as_the_official_one():
@@ -189,11 +189,12 @@ def test_the_last_member_of_a_oneof_is_present():
 
 
 def test_a_merged_message_reads_as_the_official_one():
-    # Field 19 is tree; fields 1 (whose tag is b"\x08"), 2 and 3 of a Tree are value, branches and trunk.
+    # Field 19 is tree; fields 1, 2 and 3 of a Tree are value, branches and trunk.
+    values = [wire.varint_record(1, i) for i in range(6)]
     parts = (
-        b"\x08\1" + wire.len_record(2, b"\x08\2"),
-        wire.len_record(3, b"\x08\3") + wire.len_record(2, b"\x08\4"),
-        wire.len_record(3, b"\x08\5"),
+        values[1] + wire.len_record(2, values[2]),
+        wire.len_record(3, values[3]) + wire.len_record(2, values[4]),
+        wire.len_record(3, values[5]),
     )
     encoded = b"".join(wire.len_record(19, part) + wire.varint_record(3, 7) for part in parts)
     wire.check_reading(*PAIRS["test.Everything"], encoded)
@@ -203,7 +204,7 @@ def test_a_merged_message_reads_as_the_official_one():
 def test_a_merged_message_of_merged_messages_reads_as_the_official_one():
     # Two trunks, each with one branch. The field numbers are those of the test above.
     tree = wire.len_record(3, wire.varint_record(1, 1) + wire.len_record(2, b"")) + wire.len_record(
-        3, wire.len_record(2, b"\x08\2")
+        3, wire.len_record(2, wire.varint_record(1, 2))
     )
     encoded = wire.len_record(19, tree) + wire.len_record(19, b"") + wire.len_record(19, tree)
     wire.check_reading(*PAIRS["test.Everything"], encoded)

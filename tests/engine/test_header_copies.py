@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from wire_bytes import LEN, VARINT, group, len_record, tag, varint_record
+from wire_bytes import LEN, group, len_record, tag, varint_record
 
 import onnxwire as ow
 from onnxwire.errors import DecodeError
@@ -38,7 +38,7 @@ def tensor_record(rng: random.Random, name: str) -> bytes:
         len_record(99, b"u" * rng.choice(FILLER_LENGTHS)),
         group(77, varint_record(5, 1) + len_record(6, b"g" * rng.choice(FILLER_LENGTHS))),
         tag(2, LEN) + b"\0",  # data_type with another wire type
-        tag(100, VARINT) + b"\5",
+        varint_record(100, 5),
         len_record(16, len_record(1, b"key") + len_record(2, b"v" * rng.choice(FILLER_LENGTHS))),
         len_record(8, b"n" * rng.choice(FILLER_LENGTHS)),
         varint_record(1, 7),

@@ -209,7 +209,7 @@ def test_external_data_is_not_saved_to_an_address(s3_options) -> None:
 def test_a_model_is_saved_to_a_store() -> None:
     store = MemoryStore()
     assert ow.save(ow.ModelProto(ir_version=9), "m.onnx", store=store) == 2
-    assert bytes(store.get("m.onnx").bytes()) == b"\x08\x09"
+    assert bytes(store.get("m.onnx").bytes()) == b"\x08\x09"  # ir_version 9
 
 
 # The words of command lines, by a name for each. URL is replaced by the model's address or path, OUT by the file to
