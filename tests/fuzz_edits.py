@@ -447,8 +447,11 @@ def main() -> int:
                     return 1
     times = os.times()
     seconds = times.children_user + times.children_system
-    print(f"{counts['programs']} programs, {counts['lines']} lines, {time.monotonic() - start_time:.0f} s,", end=" ")
-    print(f"{seconds:.0f} s of CPU time: {sum(n_faults_by_kind.values())} failed")
+    print(
+        f"programs: {counts['programs']}, lines: {counts['lines']}, time: {time.monotonic() - start_time:.0f} s,",
+        end=" ",
+    )
+    print(f"CPU time: {seconds:.0f} s, failed programs: {sum(n_faults_by_kind.values())}")
     for kind, n in n_faults_by_kind.most_common():
         print(f"{n:8} {kind}")
     return int(bool(n_faults_by_kind))

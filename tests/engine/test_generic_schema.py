@@ -21,7 +21,9 @@ EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
 EVERY_MESSAGE_THAT_REJECTS_FIELD_0 = pytest.mark.parametrize(
     "name", [n for n in PAIRS if n not in ("test.Nothing", "test.Holder")]
 )
-NUMERIC_FIELDS = [field.name for field in EVERYTHING.DESCRIPTOR.fields if field.is_repeated and wire.is_number(field)]
+REPEATED_NUMERIC_FIELDS = [
+    field.name for field in EVERYTHING.DESCRIPTOR.fields if field.is_repeated and wire.is_number(field)
+]
 
 
 def field_of(name):
@@ -213,6 +215,7 @@ def test_a_merged_message_of_merged_messages_reads_as_the_official_one():
 
 # --- numpy
 
+# Name of a repeated field after its first underscore → dtype of its array.
 DTYPES = {
     "double": np.float64, "float": np.float32, "int64": np.int64, "uint64": np.uint64, "int32": np.int32,
     "fixed64": np.uint64, "fixed32": np.uint32, "bool": np.bool_, "uint32": np.uint32, "sfixed32": np.int32,
@@ -220,12 +223,12 @@ DTYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NUMERIC_FIELDS)
+@pytest.mark.parametrize("name", REPEATED_NUMERIC_FIELDS)
 def test_an_array_of_numbers_has_their_dtype(name):
     assert np.asarray(getattr(EVERYTHING(), name)).dtype == DTYPES[name.partition("_")[2]]
 
 
-@pytest.mark.parametrize("name", NUMERIC_FIELDS)
+@pytest.mark.parametrize("name", REPEATED_NUMERIC_FIELDS)
 @examples(25)
 @given(data=st.data())
 def test_an_array_of_numbers_has_the_official_values(name, data):
@@ -237,13 +240,15 @@ def test_an_array_of_numbers_has_the_official_values(name, data):
     assert array.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("name", NUMERIC_FIELDS)
+@pytest.mark.parametrize("name", REPEATED_NUMERIC_FIELDS)
 def test_an_array_of_numbers_is_read_only(name):
     with pytest.raises(ValueError, match="read-only"):
         np.asarray(getattr(EVERYTHING.FromString(wire.len_record(field_of(name).number, b"\0" * 8)), name))[0] = 1
 
 
-@pytest.mark.parametrize("name", [name for name in NUMERIC_FIELDS if wire.wire_type_of(field_of(name)) != wire.VARINT])
+@pytest.mark.parametrize(
+    "name", [name for name in REPEATED_NUMERIC_FIELDS if wire.wire_type_of(field_of(name)) != wire.VARINT]
+)
 def test_an_array_of_one_packed_run_of_fixed_numbers_shares_the_memory_of_the_file(name):
     data = np.frombuffer(wire.len_record(field_of(name).number, bytes(range(64))), np.uint8)
     array = np.asarray(getattr(onnxwire.load(data, EVERYTHING), name))
@@ -254,7 +259,8 @@ def test_an_array_of_one_packed_run_of_fixed_numbers_shares_the_memory_of_the_fi
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 63, 64, 65, 66, 1000, 40_000])
 @pytest.mark.parametrize("name", ["packed_int64", "packed_sint32", "packed_bool", "packed_shade", "many_uint32"])
 def test_packed_runs_of_any_length_read_as_the_official_ones(name, count):
-    values = [(i * 0x9E3779B97F4A7C15 >> (i * 7 % 64)) & (1 << 64) - 1 for i in range(count)]
+    # Pseudorandom numbers of different lengths, up to 64 bits.
+    values = [(i * 0x9E3779B97F4A7C15 & (1 << 64) - 1) >> i * 7 % 64 for i in range(count)]
     encoded = wire.len_record(field_of(name).number, b"".join(map(wire.varint, values)))
     official = getattr(PAIRS["test.Everything"][1].FromString(encoded), name)
     assert list(getattr(EVERYTHING.FromString(encoded), name)) == list(official)

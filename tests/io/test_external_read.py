@@ -23,7 +23,7 @@ from onnxwire.tensor.external_data import Reference, locate_payload, reference_o
 from onnxwire.tensor.external_file import ExternalFile
 
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-needs_preadv = pytest.mark.skipif(not hasattr(os, "preadv"), reason="needs reads at an offset")
+needs_preadv = pytest.mark.skipif(not hasattr(os, "preadv"), reason="needs os.preadv")
 both_mmap_modes = pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
 DATA = bytes(range(256)) * 40
 
