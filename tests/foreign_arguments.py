@@ -281,7 +281,7 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
         )
         own_uninitialised_objects = [instance for instance in uninitialised_objects if isinstance(instance, cls)]
         # A maker of `makers` returns a new object for each call, since a call may close or empty its argument.
-        own_makers = [*(lambda instance=instance: instance for instance in own_uninitialised_objects)]
+        own_makers = [lambda instance=instance: instance for instance in own_uninitialised_objects]
         own_makers += makers.get(cls, [])
         if issubclass(cls, onnxwire.Message) and cls.__name__ not in (
             "Message",

@@ -85,8 +85,8 @@ def fuzz(names: list[str], seconds: int) -> int:
 
 
 def run_in_child(name: str, seconds: int) -> tuple[int, int, int, str]:
-    """Run the fuzzer on one target in a child process; return the numbers of executions, edges and inputs, and a text
-    with the paths of findings or, for another failure, the exit status ("" without a fault)."""
+    """Run the fuzzer on one target in a child process; return the numbers of executions, edges and inputs, and a
+    text: the paths of findings, the exit status of another failure, or ""."""
     folders = [WORK / "corpus" / name, WORK / "seeds" / name]
     if (CORPUS / name).is_dir():
         folders.append(CORPUS / name)

@@ -228,7 +228,7 @@ def query_call(text):
 
 
 def store_of(folder):
-    """Return an object store in a folder: the code for servers runs without the latency of a network."""
+    """Return an object store in a folder, to run the code for servers without the latency of a network."""
     import obstore.store
 
     return obstore.store.LocalStore(folder)

@@ -239,7 +239,7 @@ MODELS = {
 
 
 def _add_models_of_empty_elements():
-    """Add a model to MODELS for each repeated message field at most five fields deep: full of empty elements."""
+    """For each repeated message field at most five fields deep, add a model full of empty elements to MODELS."""
     seen_names = set()
     pending_paths = [()]
     while pending_paths:
