@@ -36,6 +36,8 @@ MAX_INPUT_BYTES = 4096
 def decode(data: bytes) -> None:
     """Decode a message of the type that the first byte selects; compare errors and content with the official class."""
     ours, official = message_classes(data)
+    if ours.DESCRIPTOR.full_name == "test.Holder":  # the messages in its fields have no fields, see TYPES
+        return
     wire.check_acceptance(ours, official, data[1:])
     wire.check_walk(ours, official, data[1:])
 
