@@ -95,7 +95,7 @@ def run_lockstep(source, leader, trace):
     Returns our world, or None if the program was stopped at a known difference.
     """
     gc.disable()  # a Trap of worlds.py must run its callback at the same line in both worlds
-    our_world, official = World(True), leader
+    our_world, official = World(is_ours=True), leader
     for line in trace_lines(source, trace):
         contents_before = our_world.contents(), official.contents()
         our_result, official_result = our_world.run(line), official.run(line)
@@ -264,7 +264,7 @@ MODES = {"lockstep": run_lockstep, "identity": run_identity, "alone": run_alone,
 def run_program(mode, seed, lines, trace) -> None:
     """Run one program: the given lines, or, if `lines` is None, a program drawn from the seed."""
     is_compared = mode in ("lockstep", "identity")  # then the official world is the leader
-    leader = World(not is_compared)
+    leader = World(is_ours=not is_compared)
     rng = random.Random(seed)
     source = (
         Script(lines)

@@ -96,13 +96,13 @@ class Program(ProgramGenerator):
 
 def edits(data: bytes) -> None:
     """Run a program of edits, which the bytes select, on messages of both runtimes in lockstep."""
-    leader = World(False)
+    leader = World(is_ours=False)
     run_program(data, leader, "lockstep", fuzz_edits.run_lockstep)
 
 
 def closings(data: bytes) -> None:
     """Run a program on onnxwire's messages alone, with edits and `close` also in the middle of other operations."""
-    run_program(data, World(True), "alone", fuzz_edits.run_alone)
+    run_program(data, World(is_ours=True), "alone", fuzz_edits.run_alone)
 
 
 def run_program(data, leader, mode, run_mode) -> None:
