@@ -34,7 +34,7 @@ def extension_modules() -> list[types.ModuleType]:
     root = Path(onnxwire.__file__).parent
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
     names = [".".join(path.relative_to(root.parent).parts)[: -len(suffix)] for path in sorted(root.rglob(f"*{suffix}"))]
-    # Once imported, onnxwire.dropin.audit watches every file that the process opens.
+    # After a call of the function of onnxwire.dropin.audit with a wrong object, files can't be opened for writing.
     return [importlib.import_module(name) for name in names if name != "onnxwire.dropin.audit"]
 
 

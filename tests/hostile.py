@@ -519,7 +519,7 @@ class NoPandas:
 
 
 def run(size, base_bytes, models, calls, report=None, is_timed=False):
-    """Run calls on models; return a line for each that fails unexpectedly, or exceeds the limit of memory or, if
+    """Run calls on models; return a line for each call that fails unexpectedly, or exceeds the limit of memory or, if
     `is_timed`, of time.
 
     size: approximate bytes of a file. base_bytes: bytes of memory that every call may use in addition to 30 per byte.
@@ -557,7 +557,7 @@ def run(size, base_bytes, models, calls, report=None, is_timed=False):
 
 
 def run_pairs(size, base_bytes, pairs, kind="model"):
-    """Run calls on files of a kind; return a line for each that fails unexpectedly or exceeds the limit of memory.
+    """Run calls on files of a kind; return a line for each call that fails unexpectedly or exceeds the memory limit.
 
     pairs: the names of the calls, by the name of the file. size, base_bytes: as in `run`.
     """

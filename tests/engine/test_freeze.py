@@ -48,7 +48,7 @@ def test_referenced_values_stay_attached_while_elements_are_added(reference):
             node = graph.node.add()
             fill_node(node, i)
             if i % 7 == 0:
-                # The official sequences of numbers are no buffers.
+                # The official sequences of numbers do not support the buffer protocol.
                 references[i] = REFERENCES[
                     "numbers of an attribute" if package is onnx and reference == "a memoryview" else reference
                 ](node)

@@ -46,7 +46,7 @@ DATA = OFFICIAL.SerializeToString()
 
 @pytest.fixture
 def model():
-    """Return onnxwire's model of DATA."""
+    """Return the onnxwire model with the encoding DATA."""
     return onnxwire.ModelProto.FromString(DATA)
 
 

@@ -70,7 +70,7 @@ def count_descriptors() -> int:
 
 
 def onnxwire_tensor(*entries: tuple[str, object]) -> TensorProto:
-    """Return the tensor of `tensor` as a message of onnxwire."""
+    """Return the result of `tensor` as a message of onnxwire."""
     return TensorProto.FromString(tensor(*entries).SerializeToString())
 
 

@@ -61,7 +61,7 @@ def modification_time_with_invalid_date(state: State, number: int) -> None:
 
 
 def written_in_current_second(state: State, number: int) -> None:
-    """Serve two versions of one second: both have this second as their modification time."""
+    """Send the current second as the modification time of every version."""
     state.etag, state.modified, state.date = None, http_date(0), http_date(0)
 
 

@@ -16,11 +16,11 @@ NATIVE_TYPES = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
     "complex64", "complex128",
 ]  # fmt: skip
-# The types of ml_dtypes that torch supports.
+# Types of ml_dtypes that torch supports.
 TORCH_ML_DTYPES = [
     "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
 ]  # fmt: skip
-# DLPack's type codes and numbers of bits, for the types of ml_dtypes that torch does not support.
+# DLPack's type codes and numbers of bits, for types of ml_dtypes that torch does not support.
 DLPACK_CODES = {
     "float8_e3m4": (7, 8), "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8), "float6_e2m3fn": (15, 6),
     "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4), "int4": (0, 4), "uint4": (1, 4), "int2": (0, 2),
