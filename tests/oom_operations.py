@@ -408,20 +408,24 @@ add_operation("ByteSize", edited_model, lambda m: m.ByteSize())
 class Functions(ctypes.Structure):
     """The first fields of `ow_python_api` of onnxwire_python.h."""
 
-    _fields_ = (("version", ctypes.c_uint32), ("size", ctypes.c_uint32), ("export", ctypes.c_void_p))
+    _fields_ = (("version", ctypes.c_uint32), ("size", ctypes.c_uint32), ("export_message", ctypes.c_void_p))
 
 
 class Pieces(ctypes.Structure):
     """`ow_python_pieces` of onnxwire_python.h."""
 
-    _fields_ = (("size", ctypes.c_uint64), *((name, ctypes.c_void_p) for name in ("n", "items", "release", "data")))
+    _fields_ = (
+        ("size", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        *((name, ctypes.c_void_p) for name in ("items", "release", "private_data")),
+    )
 
 
-# Calls of the C API: `export` fills `PIECES` for a message, and the `release` of the pieces frees them.
+# Calls of the C API: `export_message` fills `PIECES` for a message, and the `release` of the pieces frees them.
 POINTER = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 CAPSULE = POINTER(("PyCapsule_GetPointer", ctypes.pythonapi))(onnxwire._c_api, b"onnxwire._c_api")
 EXPORT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_uint, ctypes.c_void_p)(
-    Functions.from_address(CAPSULE).export
+    Functions.from_address(CAPSULE).export_message
 )
 PIECES = Pieces()
 PIECES_ADDRESS = ctypes.addressof(PIECES)

@@ -227,7 +227,7 @@ def test_an_element_of_a_message_in_many_parts_is_found():
 
 
 def nested_if(depth, edit):
-    """Return a parsed If node with `depth` levels of nested If nodes, after a call of `edit` with each of these nodes."""
+    """Return a parsed If node with `depth` levels of nested If nodes, after a call of `edit` with each node."""
     node = NodeProto(op_type="If")
     for _ in range(depth):
         outer_node = NodeProto(op_type="If")
