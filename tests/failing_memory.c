@@ -2,8 +2,8 @@
  *
  * call(function, first, count): call the function and return its result. The allocations of the call are counted from 1;
  *     those from `first` to `first + count - 1` fail. Errors of the function are raised.
- * last(): return (number of failed allocations, number of all allocations) of the last call.
- * blocks(): return the change of the number of allocated memory blocks since the import of the module.
+ * last_counts(): return (number of failed allocations, number of all allocations) of the last call.
+ * block_count(): return the change of the number of allocated memory blocks since the import of the module.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -15,8 +15,8 @@ static const PyMemAllocatorDomain domains[3] = {PYMEM_DOMAIN_RAW, PYMEM_DOMAIN_M
 static long long n_allocations; /* allocations of the current or last call */
 static long long n_failed;      /* failed allocations of the current or last call */
 static long long n_blocks;      /* change of the number of allocated blocks since the import */
-static long long first_failing; /* the first allocation that fails, counted from 1 */
-static long long n_failing;     /* how many allocations fail */
+static long long first_failing; /* the first allocation that must fail, counted from 1 */
+static long long n_failing;     /* number of allocations that must fail */
 static int is_counting;         /* whether a call is in progress */
 
 /* Count an allocation; return whether it must fail. */
@@ -78,20 +78,20 @@ static PyObject *call(PyObject *module, PyObject *args)
     return result;
 }
 
-static PyObject *last(PyObject *module, PyObject *ignored)
+static PyObject *last_counts(PyObject *module, PyObject *ignored)
 {
     return Py_BuildValue("LL", n_failed, n_allocations);
 }
 
-static PyObject *blocks(PyObject *module, PyObject *ignored)
+static PyObject *block_count(PyObject *module, PyObject *ignored)
 {
     return PyLong_FromLongLong(__atomic_load_n(&n_blocks, __ATOMIC_RELAXED));
 }
 
 static PyMethodDef methods[] = {
     {"call", call, METH_VARARGS, NULL},
-    {"last", last, METH_NOARGS, NULL},
-    {"blocks", blocks, METH_NOARGS, NULL},
+    {"last_counts", last_counts, METH_NOARGS, NULL},
+    {"block_count", block_count, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

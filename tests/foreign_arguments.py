@@ -1,9 +1,9 @@
 """Call attributes of extension types, and functions of extension modules, with objects of wrong types:
 `foreign_arguments.py [START]`.
 
-A call may raise or return anything, but not crash. The program prints the index and name of each attribute or function
-before its calls, so that after a crash the last line names the attribute or function. START is the index of the first
-one to call. Run the program in a child process, in a temporary folder.
+A call may raise or return anything, but not crash. The program prints an index and a name before each group of calls,
+such as those of one attribute, so that after a crash the last line names the group. START is the index of the first
+group to run. Run the program in a child process, in a temporary folder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def extension_modules() -> list[types.ModuleType]:
     root = Path(onnxwire.__file__).parent
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
     names = [".".join(path.relative_to(root.parent).parts)[: -len(suffix)] for path in sorted(root.rglob(f"*{suffix}"))]
-    # Once imported, onnxwire.dropin.audit watches every file that the process opens.
+    # After a call of the function of onnxwire.dropin.audit with a wrong object, files can't be opened for writing.
     return [importlib.import_module(name) for name in names if name != "onnxwire.dropin.audit"]
 
 
@@ -146,8 +146,8 @@ def uninitialised_objects_of(cls: type) -> Iterator[Any]:
 def calls(
     cls: type, make_foreign_objects: Callable[[], list[Any]], own_makers: list[Callable[[], Any]]
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield (name, function) for each attribute of a class, except those inherited from `object`: the function calls it
-    with objects of wrong types. The last function copies, pickles and prints objects of the class.
+    """Yield (name, function) for each attribute of a class, except inherited ones that `object` has too: the function
+    calls it with objects of wrong types. The last function copies, pickles and prints objects of the class.
 
     make_foreign_objects: returns new objects of many types. Each attribute gets new ones, since calls that extend a
     sequence by itself would otherwise make millions of elements. own_makers: functions that return objects of the
@@ -213,7 +213,8 @@ def calls(
 def class_assignments(makers: dict[type, list[Callable[[], Any]]]) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield (name, function) for each class: the function assigns all other classes to `__class__` of an object.
 
-    makers: the result of `instances`. The assignments must fail, because later accesses would crash.
+    makers: the result of `instances`. Classes of extension modules that it lacks are excluded. The assignments must
+    fail, because later accesses would crash.
     """
     types_ = [cls for cls in extension_types() if cls.__flags__ & HEAP_TYPE or cls in makers]
     for cls in types_:
@@ -262,7 +263,7 @@ def module_functions(make_foreign_objects: Callable[[], list[Any]]) -> Iterator[
 
 
 def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield all calls as (name, function)."""
+    """Yield each group of calls as (name, function)."""
     import onnx
 
     makers = instances()
@@ -278,9 +279,10 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
             f"{cls.__module__}.{cls.__qualname__} made without its constructor",
             lambda cls=cls: uninitialised_objects.extend(uninitialised_objects_of(cls)),
         )
-        uninitialised_own = [instance for instance in uninitialised_objects if isinstance(instance, cls)]
+        own_uninitialised_objects = [instance for instance in uninitialised_objects if isinstance(instance, cls)]
         # A maker of `makers` returns a new object for each call, since a call may close or empty its argument.
-        own_makers = [*(lambda instance=instance: instance for instance in uninitialised_own), *makers.get(cls, [])]
+        own_makers = [lambda instance=instance: instance for instance in own_uninitialised_objects]
+        own_makers += makers.get(cls, [])
         if issubclass(cls, onnxwire.Message) and cls.__name__ not in (
             "Message",
             "ModelProto",
@@ -294,7 +296,7 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def main() -> None:
-    """Make the objects without constructors, and all other calls from index START on."""
+    """Run the groups from index START on, and before it those that make objects without a constructor."""
     start = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     gc.disable()
     for i, (name, call) in enumerate(all_calls()):

@@ -2,7 +2,7 @@
 
 A new interpreter takes 0.1 to 0.3 s to import the modules of a command; a fork takes 10 ms. The forked processes have
 their own standard streams, working folder and environment, as new processes have. A command runs in a new interpreter
-if CAN_FORK is false, or if its environment differs in a variable that STARTUP_VARIABLES covers.
+if CAN_FORK is false, or if its environment differs from this process's in a variable that STARTUP_VARIABLES covers.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _read(descriptor: int, outputs: dict[int | None, bytes]) -> None:
 def start(
     arguments: Any, stdin: Any, stdout: Any, stderr: Any, cwd: Any = None, env: dict[str, str] | None = None
 ) -> Callable[[], int]:
-    """Start a command with these files or descriptors; return a function that waits for it and returns its status.
+    """Start a command with these files or descriptors; return a function that waits for it and returns its exit status.
 
     The caller must wait for a command before it starts the next.
     """
@@ -89,15 +89,15 @@ def start(
         return lambda: process.wait(MAX_SECONDS)
     request = json.dumps([arguments, os.path.abspath(cwd or "."), environment]).encode()
     descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in (stdin, stdout, stderr)]
-    server = _server()
+    server = _start_server()
     socket.send_fds(server, [len(request).to_bytes(8, "little")], descriptors)
     server.sendall(request)
     return lambda: int(server.recv(16))
 
 
 @functools.cache
-def _server() -> socket.socket:
-    """Start the server of this process; return the socket to it. The server ends when this process does."""
+def _start_server() -> socket.socket:
+    """Start the server of this process at the first call; return its socket. The server ends with this process."""
     client_end, server_end = socket.socketpair()
     with server_end:
         command = [sys.executable, "-P", __file__, str(server_end.fileno())]
@@ -134,12 +134,12 @@ def _serve(control: socket.socket) -> None:
     os.environ.clear()
     os.environ.update(environment)
     sys.argv[1:] = arguments
-    sys.stdin, sys.stdout, sys.stderr = (_stream(number) for number in range(3))
+    sys.stdin, sys.stdout, sys.stderr = (_open_stream(number) for number in range(3))
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
 
 
-def _stream(number: int) -> io.TextIOWrapper:
-    """Return a standard stream like those that the interpreter creates at startup."""
+def _open_stream(number: int) -> io.TextIOWrapper:
+    """Return a standard stream like those that the interpreter creates at startup. number: its descriptor."""
     file = io.FileIO(number, "r" if number == 0 else "w", closefd=False)
     file.name = ("<stdin>", "<stdout>", "<stderr>")[number]
     buffer = io.BufferedReader(file) if number == 0 else io.BufferedWriter(file)

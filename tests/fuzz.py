@@ -1,7 +1,8 @@
 """Read randomly damaged models with onnxwire and the official runtime: `fuzz.py --seconds SECONDS`, `make fuzz`.
 
 The program damages models of the `onnx` package at random offsets. It checks that `verify` accepts exactly the bytes
-that the official parser accepts, and that reading a field returns a value or raises DecodeError and nothing else.
+that the official parser accepts, that reading them returns the official values, and that reading other bytes raises
+nothing but DecodeError.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def main() -> int:
 
 
 def damage(data: bytearray, rng: random.Random) -> bytes:
-    """Flip bits, and delete, insert, repeat and overwrite bytes, at one to four offsets."""
+    """Make one to four random changes: flip a bit, or delete, insert, repeat or overwrite bytes."""
     for _ in range(rng.randint(1, 4)):
         offset = rng.randrange(len(data) or 1)
         change = rng.randrange(5)

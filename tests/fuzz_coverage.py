@@ -3,10 +3,11 @@
     python tests/fuzz_coverage.py --seconds 600              all targets in parallel, on an instrumented build
     python tests/fuzz_coverage.py --seconds 600 check text   some targets
     python tests/fuzz_coverage.py --lines                    lines of each .pyx that the corpora reach
-    python tests/fuzz_coverage.py --keep build/fuzz/corpus   also copy its inputs that reach new lines to tests/corpus
+    python tests/fuzz_coverage.py --keep build/fuzz/corpus   also copy inputs of a folder to tests/corpus
 
 atheris runs libFuzzer's loop on C code that is compiled for it with ASan and UBSan. Findings are written to
-`build/fuzz`, with their inputs. The last two commands need a build with line tracing.
+`build/fuzz`, with their inputs. The last two commands need a build with line tracing; the last one copies inputs that
+reach new lines.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def main() -> int:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options, fuzzer_options = parser.parse_known_args()
     if options.one:
-        # In the child process of one target, whose positional arguments are folders of the corpus.
+        # In the child process of one target. Its positional arguments are folders of inputs.
         return run_fuzzer(options.one, [*options.targets, *fuzzer_options])
     if options.lines or options.keep:
         return print_reached_lines(options.keep)
@@ -84,8 +85,8 @@ def fuzz(names: list[str], seconds: int) -> int:
 
 
 def run_in_child(name: str, seconds: int) -> tuple[int, int, int, str]:
-    """Run the fuzzer on one target in a child process; return the numbers of executions, edges and inputs, and a text
-    with the paths of findings or, for another failure, the exit status."""
+    """Run the fuzzer on one target in a child process; return the numbers of executions, edges and inputs, and a
+    text: the paths of findings, the exit status of another failure, or ""."""
     folders = [WORK / "corpus" / name, WORK / "seeds" / name]
     if (CORPUS / name).is_dir():
         folders.append(CORPUS / name)
@@ -142,16 +143,16 @@ def print_reached_lines(new_inputs: Path | None) -> int:
     reached_lines: dict[str, set[int]] = defaultdict(set)
     for name in TARGETS:
         for data in seeds(name):
-            trace(lambda name=name, data=data: run(name, data), package, reached_lines)
+            trace(lambda name=name, data=data: run(name, data), reached_lines)
         for path in sorted((CORPUS / name).glob("*")):
-            trace(lambda name=name, path=path: run(name, path.read_bytes()), package, reached_lines)
+            trace(lambda name=name, path=path: run(name, path.read_bytes()), reached_lines)
         candidates = sorted((new_inputs / name).glob("*"), key=lambda path: path.stat().st_size) if new_inputs else []
         for path in candidates:
             data = path.read_bytes()
             if len(data) > MAX_KEPT_INPUT_BYTES:
                 continue
             counts_before = {module: len(lines) for module, lines in reached_lines.items()}
-            new_function = trace(lambda name=name, data=data: run(name, data), package, reached_lines)
+            new_function = trace(lambda name=name, data=data: run(name, data), reached_lines)
             if new_function and {module: len(lines) for module, lines in reached_lines.items()} != counts_before:
                 (CORPUS / name).mkdir(parents=True, exist_ok=True)
                 (CORPUS / name / f"{new_function}-{hashlib.sha256(data).hexdigest()[:8]}").write_bytes(data)
@@ -167,7 +168,7 @@ def print_reached_lines(new_inputs: Path | None) -> int:
     return 0
 
 
-def trace(function, package: Path, reached_lines: dict[str, set[int]]) -> str:
+def trace(function, reached_lines: dict[str, set[int]]) -> str:
     """Call a function and add the lines that it reaches to `reached_lines`, by module.
 
     Returns the module and function of the first new line, such as "view.scan_slots", or "".

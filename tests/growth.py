@@ -22,10 +22,7 @@ LARGE_SIZES = (400, 4_000, 40_000)  # additional sizes with --long
 
 @cache
 def chain_bytes(nodes):
-    """Return the bytes of a model: a chain of nodes, with a value_info of each intermediate value.
-
-    `number` encodes a record with a varint, `span` a record with a length and bytes.
-    """
+    """Return the bytes of a model: a chain of nodes, with a value_info of each intermediate value."""
     # A float tensor of shape 4 x 4. Field numbers of the graph: node 1, name 2, input 11, output 12, value_info 13.
     tensor_type = len_record(1, varint_record(1, 1) + len_record(2, len_record(1, varint_record(1, 4)) * 2))
     records = []
@@ -187,7 +184,7 @@ def load_chain(n):
 
 
 def tensor_of(records):
-    """Return a function that makes the arguments (tensor with the records for n, n)."""
+    """Return a function that makes the arguments (tensor that is decoded from `records(n)`, n)."""
     return lambda n: (TensorProto.FromString(records(n)), n)
 
 

@@ -1,10 +1,10 @@
 """Measure the memory and time of public calls and commands on hostile models and texts, each in its own process.
 
 `hostile_models.py` makes a file of n bytes. A call on that file must return or raise an onnxwire error within two
-limits. Its memory, beyond that of the process before, is at most 30 n + 64 MiB (in most tests 30 n + 16 MiB). Its time
-is at most that of 100 n + 20,000,000 iterations ("rounds") of an empty Python loop: 10.4 seconds for 5 MB if a round
-takes 20 ns. Printed text, and output whose size a call returns, count towards n, like input. The tests check memory and
-instructions (`count_pairs`). Run as a script, this module also measures time, and prints each violation:
+limits. Its memory, beyond that of the process before the call, is at most 30 n + 64 MiB (in most tests 30 n + 16 MiB).
+Its time is at most that of 100 n + 20,000,000 iterations ("rounds") of an empty Python loop: 10.4 seconds for 5 MB if a
+round takes 20 ns. Printed text, and output whose size a call returns, count towards n, like input. The tests check
+memory and instructions (`count_pairs`). Run as a script, this module also measures time, and prints each violation:
 
     python tests/hostile.py --bytes 2000000
 """
@@ -51,7 +51,7 @@ DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 # --- calls on models
 #
 # A call is a function of the path of a file and a folder for output. It returns the size of its output without printed
-# text, in bytes or characters. If it returns 0 or None, only printed text counts as its output.
+# text, in bytes or characters; 0 or None if there is none. `count_bytes` also counts the files in the folder.
 
 
 def model_call(function):
@@ -228,7 +228,7 @@ def query_call(text):
 
 
 def store_of(folder):
-    """Return an object store in a folder. It runs the code for servers without the latency of a network."""
+    """Return an object store in a folder, to run the code for servers without the latency of a network."""
     import obstore.store
 
     return obstore.store.LocalStore(folder)
@@ -247,8 +247,8 @@ def save_to_store(path, folder):
 
 
 def foreign_call(function):
-    """Return a call of `function`, which calls another package, on the loaded model and an output folder; ignore its
-    errors."""
+    """Return a call of `function`, which calls another package, on the loaded model and an output folder. The call
+    ignores errors."""
 
     def call(path, folder):
         with contextlib.suppress(Exception), onnxwire.load(path) as model:
@@ -436,8 +436,8 @@ def round_time():
 def measure(call, path, size, round_seconds, address_space):
     """Measure the cost of a call in a child process.
 
-    size: that of the file, in bytes. round_seconds: the processor time of a round. address_space: bytes of address
-    space that the call may use in addition to 1,000 for each byte of the file.
+    size: that of the file, in bytes. round_seconds: the processor time of a round. address_space: bytes by which the
+    call may increase the address space, in addition to 1,000 for each byte of the file.
 
     Returns the peak memory in bytes beyond that before the call, the processor time in rounds, the bytes of output, and
     a text that describes an unexpected error, or "".
@@ -520,7 +520,7 @@ class NoPandas:
 
 
 def run(size, base_bytes, models, calls, report=None, is_timed=False):
-    """Run calls on models; return a line for each that fails unexpectedly, or exceeds the limit of memory or, if
+    """Run calls on models; return a line for each call that fails unexpectedly, or exceeds the limit of memory or, if
     `is_timed`, of time.
 
     size: approximate bytes of a file. base_bytes: bytes of memory that every call may use in addition to 30 per byte.
@@ -558,7 +558,7 @@ def run(size, base_bytes, models, calls, report=None, is_timed=False):
 
 
 def run_pairs(size, base_bytes, pairs, kind="model"):
-    """Run calls on files of a kind; return a line for each that fails unexpectedly or exceeds the limit of memory.
+    """Run calls on files of a kind; return a line for each call that fails unexpectedly or exceeds the memory limit.
 
     pairs: the names of the calls, by the name of the file. size, base_bytes: as in `run`.
     """
@@ -570,7 +570,7 @@ def run_pairs(size, base_bytes, pairs, kind="model"):
     return faults
 
 
-def batch_of(kind, pairs, sizes):
+def make_tasks(kind, pairs, sizes):
     """Return the tasks of `count_pairs` for pairs as in `run_pairs`, each with files of several sizes."""
     return [
         (kind, name, label, [KINDS[kind][0][name](size).decode("latin-1") for size in sizes])

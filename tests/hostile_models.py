@@ -91,7 +91,7 @@ def name(index):
 
 
 def node(inputs=(), outputs=(), *other_records):
-    """Return a NodeProto with these inputs, outputs and other encoded fields."""
+    """Return an encoded NodeProto with these inputs, outputs and other encoded records."""
     return b"".join([*(len_record(1, n) for n in inputs), *(len_record(2, n) for n in outputs), *other_records])
 
 
@@ -101,7 +101,7 @@ def graph_attribute(graph):
 
 
 def tensor(tensor_name=b"", dims=b"", data=b""):
-    """Return a float TensorProto. dims: packed varints. data: the bytes of raw_data."""
+    """Return an encoded float TensorProto. dims: packed varints. data: the bytes of raw_data."""
     return len_record(8, tensor_name) + (len_record(1, dims) if dims else b"") + b"\x10\x01" + len_record(9, data)
 
 
@@ -135,7 +135,7 @@ def outer_inputs(size):
 
 
 def own_sparse(size):
-    """Make subgraphs with their own sparse initializers."""
+    """Make nodes, each with a subgraph that has a sparse initializer."""
     subgraph = (
         len_record(15, len_record(1, tensor(b"s")))
         + len_record(1, node([b"s"], [b"t"]))
@@ -239,7 +239,7 @@ MODELS = {
 
 
 def _add_models_of_empty_elements():
-    """Add to MODELS one model for each repeated field of messages up to five fields deep, full of empty elements."""
+    """For each repeated message field at most five fields deep, add a model full of empty elements to MODELS."""
     seen_names = set()
     pending_paths = [()]
     while pending_paths:
@@ -270,7 +270,7 @@ def repeat_middle(text):
 
 
 def nested_text(opening, content, closing):
-    """Return a function that makes a text of a content within as many pairs of brackets as the size allows."""
+    """Return a function that makes a text: `content` inside as many pairs of `opening` and `closing` as fit."""
 
     def make(size):
         depth = size // (len(opening) + len(closing))

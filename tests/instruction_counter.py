@@ -1,5 +1,7 @@
-"""The child process of `instructions.py`, which calls a function with a Counter: `instruction_counter.py FOLDER MODULE
-FUNCTION`. The module imports few others, because valgrind is slow."""
+"""The program that `instructions.py` runs in a child process: `instruction_counter.py FOLDER MODULE FUNCTION`.
+
+It calls a function with a Counter. It imports few modules, because valgrind is slow.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ TRACED_FILES = tuple(
 
 
 def full_model(value, size=WEIGHT_ELEMENTS):
-    """Return a model whose two weights are full of a value, and whose graph has the value as its name.
+    """Return a model whose two weights are full of a value, which is also the name of the graph.
 
     size: the number of elements of each weight.
     """
@@ -63,7 +63,7 @@ def value_of_model(folder):
 
 
 def checksums_detect_mix(folder):
-    """Return whether `verify` detects by the checksums that the files belong to different saves."""
+    """Return whether `verify` detects by the checksums, or by a missing file, that the files are of different saves."""
     try:
         onnxwire.verify(folder / "m.onnx", checksums=True)
     except (onnxwire.ExternalDataError, onnxwire.SourceError):
@@ -183,7 +183,7 @@ def fork_save(scenario, folder, context=contextlib.nullcontext):
 
 
 def wait_for(child):
-    """Wait for a child process; return its exit status, or the negative number of the signal that ended it."""
+    """Wait for a child process; return 0, 130 (after Ctrl-C) or -SIGKILL. Assert that it did not end otherwise."""
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) in (0, 130, -signal.SIGKILL), status
     return os.waitstatus_to_exitcode(status)
@@ -221,10 +221,10 @@ def main():
     with tempfile.TemporaryDirectory() as base:
         for number, layout in enumerate(LAYOUTS):
             small_scenario = Scenario(Path(base) / f"small-{number}", layout, 3000)
-            for participle, end_at in (("killed", kill_at), ("interrupted", interrupt_at)):
+            for participle, end_save_at in (("killed", kill_at), ("interrupted", interrupt_at)):
                 outcomes = Counter()
                 for event in itertools.count(0, options.step):
-                    state = end_at(small_scenario, event)
+                    state = end_save_at(small_scenario, event)
                     if state is None:
                         break
                     outcomes[state] += 1

@@ -1,10 +1,10 @@
 """Make each allocation of each operation fail once, as SQLite's tests do: `oom.py [--stride S] [NAME…]`.
 
 Each trial makes a new state, and makes the n-th allocation of the operation fail; n is 1, 2, … up to the number of its
-allocations. A trial checks that the operation raised MemoryError or succeeded; that the state is that before or after
-the operation; that Python reported no unraisable exception; that the garbage collector is enabled; and that no
-temporary file remains. From n = 2 on, further trials check that no memory leaks, except for operations with
-`keeps_memory`. With `--burst B`, the allocations n to n + B - 1 fail.
+allocations. A trial checks that the operation succeeded or raised MemoryError (or one of its `other_errors`); that the
+state is that before or after the operation; that Python reported no unraisable exception; that the garbage collector
+is enabled; and that no temporary file remains. From n = 2 on, further trials check that no memory leaks, except for
+operations with `keeps_memory`. With `--burst B`, the allocations n to n + B - 1 fail.
 
 The program prints the name of an operation and n before each trial, so that after a crash the last line names the
 trial, and `ok NAME` or `fault …` after an operation. With `--stride S` it tries n = 1, and then every S-th n from one
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
     is_hit: bool
 
 
-def build_hook(folder: str) -> Any:
+def build_failing_memory(folder: str) -> Any:
     """Compile and import failing_memory.c in a folder; return the module.
 
     Raises CalledProcessError or OSError if there is no C compiler.
@@ -68,8 +68,8 @@ def build_hook(folder: str) -> Any:
 class Trials:
     """The trials of one operation."""
 
-    def __init__(self, hook: Any, operation: oom_operations.Operation, folder: str, burst: int) -> None:
-        self.hook = hook
+    def __init__(self, failing_memory: Any, operation: oom_operations.Operation, folder: str, burst: int) -> None:
+        self.failing_memory = failing_memory
         self.operation = operation
         self.folder = folder
         self.burst = burst
@@ -90,12 +90,12 @@ class Trials:
         run_operation = functools.partial(self.operation.run, state)
         error = None
         try:
-            self.hook.call(run_operation, n, self.burst)
+            self.failing_memory.call(run_operation, n, self.burst)
         except MemoryError:
             pass
         except BaseException as raised:
             error = raised
-        n_failed, _ = self.hook.last()
+        n_failed, _ = self.failing_memory.last_counts()
         if error is not None and not (n_failed and isinstance(error, self.operation.other_errors)):
             faults.append("raised " + "".join(traceback.format_exception(error)[-3:]))
         del error
@@ -123,10 +123,10 @@ class Trials:
         min_blocks: int | None = None
         for _ in range(8):
             gc.collect()
-            blocks_before = self.hook.blocks()
+            blocks_before = self.failing_memory.block_count()
             self.run_trial(n)
             gc.collect()
-            n_leaked = self.hook.blocks() - blocks_before
+            n_leaked = self.failing_memory.block_count() - blocks_before
             min_blocks = n_leaked if min_blocks is None else min(n_leaked, min_blocks)
             if min_blocks <= 0:
                 return 0
@@ -143,11 +143,11 @@ def failing_allocations(name: str, stride: int) -> Iterator[int]:
         shift = 0
 
 
-def run_trials(hook: Any, operation: oom_operations.Operation, stride: int, burst: int) -> list[str]:
+def run_trials(failing_memory: Any, operation: oom_operations.Operation, stride: int, burst: int) -> list[str]:
     """Run all trials of an operation; return the faults."""
     faults: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        trials = Trials(hook, operation, folder, burst)
+        trials = Trials(failing_memory, operation, folder, burst)
         for n in failing_allocations(operation.name, stride):
             os.write(1, f"{operation.name} {n}\n".encode())
             outcome = trials.run_trial(n)
@@ -155,7 +155,7 @@ def run_trials(hook: Any, operation: oom_operations.Operation, stride: int, burs
             if not outcome.is_hit or len(faults) > 5:
                 break
             if n > 1 and not operation.keeps_memory and (n_blocks := trials.leaked_blocks_of(n)) > 0:
-                faults.append(f"{operation.name}, allocation {n}: leaked blocks of memory each time: {n_blocks}")
+                faults.append(f"{operation.name}, allocation {n}: number of leaked memory blocks: {n_blocks}")
     return faults
 
 
@@ -172,12 +172,12 @@ def main() -> int:
     )
     has_failed = False
     with tempfile.TemporaryDirectory() as folder:
-        hook = build_hook(folder)
+        failing_memory = build_failing_memory(folder)
         for operation in oom_operations.OPERATIONS:
             if options.names and operation.name not in options.names:
                 continue
             try:
-                faults = run_trials(hook, operation, options.stride, options.burst)
+                faults = run_trials(failing_memory, operation, options.stride, options.burst)
             except BaseException:
                 faults = [f"{operation.name}: {traceback.format_exc()}"]
             has_failed = has_failed or bool(faults)

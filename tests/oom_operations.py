@@ -365,12 +365,12 @@ add_edit(
 add_edit(
     "MergeFrom of unknown fields",
     lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN_RECORD + OTHER_MODEL)),
-    lambda: merged_unknown(),
+    lambda: model_with_merged_unknown_field(),
 )
 add_edit(
     "MergeFrom of unknown fields into a graph without any",
     lambda m: m.MergeFrom(ModelProto.FromString(UNKNOWN_INSIDE)),
-    lambda: merged_unknown(),
+    lambda: model_with_merged_unknown_field(),
 )
 add_edit("ParseFromString", lambda m: m.ParseFromString(OTHER_MODEL))
 add_edit("ClearField", lambda m: m.graph.ClearField("node"))
@@ -390,8 +390,8 @@ add_edit("pickle", lambda m: pickle.loads(pickle.dumps(m)), edited_model, keeps_
 add_operation("constructor", lambda: None, lambda _: model(), keeps_memory=True)
 
 
-def merged_unknown() -> ModelProto:
-    """Return a message into which unknown fields were merged."""
+def model_with_merged_unknown_field() -> ModelProto:
+    """Return a model into which an unknown field was merged."""
     message = ModelProto.FromString(DATA)
     message.MergeFromString(UNKNOWN_RECORD)
     return message
@@ -408,20 +408,24 @@ add_operation("ByteSize", edited_model, lambda m: m.ByteSize())
 class Functions(ctypes.Structure):
     """The first fields of `ow_python_api` of onnxwire_python.h."""
 
-    _fields_ = (("version", ctypes.c_uint32), ("size", ctypes.c_uint32), ("export", ctypes.c_void_p))
+    _fields_ = (("version", ctypes.c_uint32), ("size", ctypes.c_uint32), ("export_message", ctypes.c_void_p))
 
 
 class Pieces(ctypes.Structure):
     """`ow_python_pieces` of onnxwire_python.h."""
 
-    _fields_ = (("size", ctypes.c_uint64), *((name, ctypes.c_void_p) for name in ("n", "items", "release", "data")))
+    _fields_ = (
+        ("size", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        *((name, ctypes.c_void_p) for name in ("items", "release", "private_data")),
+    )
 
 
-# Calls of the C API: `export` fills `PIECES` for a message, and the `release` of the pieces frees them.
+# Calls of the C API: `export_message` fills `PIECES` for a message, and the `release` of the pieces frees them.
 POINTER = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 CAPSULE = POINTER(("PyCapsule_GetPointer", ctypes.pythonapi))(onnxwire._c_api, b"onnxwire._c_api")
 EXPORT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_uint, ctypes.c_void_p)(
-    Functions.from_address(CAPSULE).export
+    Functions.from_address(CAPSULE).export_message
 )
 PIECES = Pieces()
 PIECES_ADDRESS = ctypes.addressof(PIECES)
@@ -491,7 +495,7 @@ add_operation(
 # --- tensors, rules, tables, text
 
 
-def columns_and_scopes(m: Any) -> None:
+def fill_columns_and_resolve_names(m: Any) -> None:
     """Fill the columns and resolve the names, as `check` does before it runs rules. The rules are not run, because
     numpy may crash if an allocation fails."""
     document = ModelProto.FromString(m.SerializeToString())._document
@@ -514,7 +518,7 @@ add_operation(
 add_operation(
     "from_array", lambda: None, lambda _: onnxwire.from_array(ARRAY, "name").SerializeToString(), keeps_memory=True
 )
-add_operation("check", message_maker(), columns_and_scopes)
+add_operation("check", message_maker(), fill_columns_and_resolve_names)
 for table in ("nodes", "attributes", "values", "uses", "tensors"):
     add_operation(
         f"to_arrow {table}",

@@ -59,7 +59,7 @@ class TensorParts(NamedTuple):
             elements = [element - (element >> bits - 1 << bits) for element in elements]  # sign extension
         return [varint(element) for element in elements]
 
-    def typed(self, packed=True):
+    def typed_records(self, packed=True):
         """Return the records of the typed field; a string field is never packed."""
         if packed and self.field.type != FieldDescriptor.TYPE_BYTES:
             return len_record(self.field.number, b"".join(self.entries())) if self.elements else b""
@@ -73,9 +73,9 @@ class TensorParts(NamedTuple):
     def inline(self, name="w"):
         """Return the message in each inline storage: the packed typed field, the unpacked one, and last raw_data. For
         strings, return only the message with the typed field."""
-        storages = [self.typed()]
+        storages = [self.typed_records()]
         if self.data_type != DATA_TYPES["STRING"]:
-            storages += [self.typed(packed=False), len_record(9, self.raw)]
+            storages += [self.typed_records(packed=False), len_record(9, self.raw)]
         return [self.message(data, name) for data in storages]
 
     def array(self):
@@ -113,7 +113,7 @@ def external(location, offset=None, length=None):
 
 
 def assert_same_array(ours, expected):
-    """Assert that two arrays have the same dtype, shape and elements, compared by their bits."""
+    """Assert that two arrays have the same dtype, shape and elements. Numbers are compared by their bits."""
     assert ours.dtype == expected.dtype
     assert ours.shape == expected.shape
     if expected.dtype == object:

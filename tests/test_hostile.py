@@ -11,7 +11,7 @@ from pathlib import Path
 import instructions
 import pytest
 from budget import IS_LONG
-from hostile import CALLS, JSON_CALLS, MIB, ROUNDS_PER_BYTE, TEXT_CALLS, batch_of
+from hostile import CALLS, JSON_CALLS, MIB, ROUNDS_PER_BYTE, TEXT_CALLS, make_tasks
 from hostile_models import JSONS, MODELS, TEXTS
 
 from onnxwire.analysis.statistics import MAX_PATH_CHARS, MAX_TENSORS
@@ -144,7 +144,7 @@ def test_instructions_grow_in_proportion_to_the_bytes():
 
     The limit, in rounds of a loop, is doubled: the instructions of a round differ between builds of Python.
     """
-    tasks = [task for batch in BATCHES for task in batch_of(*batch)]
+    tasks = [task for batch in BATCHES for task in make_tasks(*batch)]
     round_cost, counts = instructions.run("hostile", "count_pairs", tasks)
     faults = []
     for label, sizes_and_counts in counts.items():

@@ -171,7 +171,7 @@ def test_a_message_copied_from_itself_does_not_change():
 
 def test_a_oneof_member_that_merged_bytes_replace_and_set_again_starts_empty():
     def body(api):
-        original = api.TypeProto(tensor_type={"elem_type": 1})
+        original_type = api.TypeProto(tensor_type={"elem_type": 1})
         tensor_with_unknown_field = wire.len_record(1, wire.len_record(50, b"unknown") + wire.varint_record(1, 7))
         sequence_then_tensor = (
             api.TypeProto(sequence_type={}).SerializeToString()
@@ -179,12 +179,12 @@ def test_a_oneof_member_that_merged_bytes_replace_and_set_again_starts_empty():
         )
         # Field 1 of a TypeProto is tensor_type, and field 2 of a ValueInfoProto is type.
         for data in (sequence_then_tensor, tensor_with_unknown_field + sequence_then_tensor, tensor_with_unknown_field):
-            merged, outer = api.TypeProto(), api.ValueInfoProto(type=original)
-            merged.CopyFrom(original)
-            merged.MergeFromString(tensor_with_unknown_field)
-            merged.MergeFromString(data)
-            outer.MergeFromString(wire.len_record(2, data))
-            yield merged, outer
+            merged_type, value = api.TypeProto(), api.ValueInfoProto(type=original_type)
+            merged_type.CopyFrom(original_type)
+            merged_type.MergeFromString(tensor_with_unknown_field)
+            merged_type.MergeFromString(data)
+            value.MergeFromString(wire.len_record(2, data))
+            yield merged_type, value
             second_part = api.TypeProto.FromString(data)
             merged_copy = api.TypeProto.FromString(tensor_with_unknown_field)
             merged_copy.MergeFrom(second_part)
@@ -227,7 +227,7 @@ def test_an_element_of_a_message_in_many_parts_is_found():
 
 
 def nested_if(depth, edit):
-    """Return a parsed If node that contains If nodes to a depth, after `edit(node)` of the node at each level."""
+    """Return a parsed If node with `depth` levels of nested If nodes, after a call of `edit` with each node."""
     node = NodeProto(op_type="If")
     for _ in range(depth):
         outer_node = NodeProto(op_type="If")
@@ -371,7 +371,7 @@ def run_with_collections(make):
 
 
 def many_records(number):
-    """Return so many records of one field that the document caches the slots of their message."""
+    """Return so many records of the field `number` that the document caches the slots of their message."""
     return wire.varint_record(number, 200) * 100
 
 
@@ -435,7 +435,7 @@ def test_an_edit_during_the_first_access_to_a_message_is_not_lost():
 REORDERINGS = {
     "reversed": (lambda nodes: nodes.reverse(), "76543210"),
     "sorted": (lambda nodes: nodes.sort(key=lambda node: -int(node.op_type)), "76543210"),
-    "thinned": (lambda nodes: nodes.__delitem__(slice(None, None, 2)), "1357"),
+    "without every second": (lambda nodes: nodes.__delitem__(slice(None, None, 2)), "1357"),
 }
 
 
@@ -546,7 +546,7 @@ def reject_values():
         with pytest.raises(TypeError):
             graph.node.extend(values)
     with pytest.raises(ValueError, match="byte"):
-        graph.MergeFromString(b"\x0a")
+        graph.MergeFromString(b"\x0a")  # the tag of `node` without a length
 
 
 @pytest.mark.parametrize(
@@ -565,7 +565,7 @@ def test_edits_of_unreachable_messages_are_released(operation):
         return sys.getallocatedblocks() - n_before
 
     count_new_blocks()  # fills caches
-    # Other threads of the process may allocate memory, but not in each round.
+    # Other threads of the process may allocate memory, but not during all three counts.
     assert min(count_new_blocks() for _ in range(3)) < n_rounds // 2
     # All new messages share one document.
     assert ModelProto()._document._cache_sizes() == (0, 0, 0, 0, 0)
@@ -582,14 +582,14 @@ def test_a_reader_beside_an_editor_gets_an_old_or_a_new_value():
     is_over = threading.Event()
 
     def read():
-        original = TensorProto.FromString(data)
+        original_tensor = TensorProto.FromString(data)
         while not is_over.is_set():
             tensor = current_tensor[0]
             try:
                 for sequence in (tensor.int64_data, tensor.int32_data):
                     array = np.asarray(sequence)
                     assert not len(array) or array[-1] in (39_999, 7), array[-1]
-                assert (tensor == original) in (True, False)
+                assert (tensor == original_tensor) in (True, False)
             except ChangedError:
                 pass
             except BaseException as error:

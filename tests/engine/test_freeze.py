@@ -26,10 +26,10 @@ def fill_node(node, i):
     node.attribute.add(name="group", type=2, i=i)
 
 
-# Description → a function that returns a reference to a part of a node.
+# Description → a function that returns a reference to a node or to a part of it.
 REFERENCES = {
     "the node": lambda node: node,
-    "its names": lambda node: node.input,
+    "its inputs": lambda node: node.input,
     "an iterator": lambda node: iter(node.input),
     "an attribute": lambda node: node.attribute[0],
     "numbers of an attribute": lambda node: node.attribute[0].ints,
@@ -48,7 +48,7 @@ def test_referenced_values_stay_attached_while_elements_are_added(reference):
             node = graph.node.add()
             fill_node(node, i)
             if i % 7 == 0:
-                # The official sequences of numbers are no buffers.
+                # The official sequences of numbers do not support the buffer protocol.
                 references[i] = REFERENCES[
                     "numbers of an attribute" if package is onnx and reference == "a memoryview" else reference
                 ](node)
@@ -56,7 +56,7 @@ def test_referenced_values_stay_attached_while_elements_are_added(reference):
             if reference == "the node":
                 value.name = f"renamed_{i}"
                 value.attribute.add(name="late", i=1)
-            elif reference == "its names":
+            elif reference == "its inputs":
                 value[0] = f"renamed_{i}"
             elif reference == "an iterator":
                 assert next(value) == f"x{i}"
@@ -174,8 +174,8 @@ def test_a_first_edit_beyond_the_nesting_limit_changes_nothing():
     for _ in range(40):
         node.attribute.append(parsed_attribute)
     for attribute in node.attribute:
-        inner = attribute.g.node[0]
-        for edit in (lambda: setattr(inner, "name", "new"), lambda: inner.input.append("b")):  # noqa: B023
+        inner_node = attribute.g.node[0]
+        for edit in (lambda: setattr(inner_node, "name", "new"), lambda: inner_node.input.append("b")):  # noqa: B023
             with pytest.raises(onnxwire.EditError, match=f"nested more than {MAX_OVERLAY_DEPTH} deep"):
                 edit()
-            assert (inner.name, list(inner.input)) == ("inner", ["a"])
+            assert (inner_node.name, list(inner_node.input)) == ("inner", ["a"])

@@ -21,7 +21,9 @@ EVERY_MESSAGE = pytest.mark.parametrize("name", PAIRS)
 EVERY_MESSAGE_THAT_REJECTS_FIELD_0 = pytest.mark.parametrize(
     "name", [n for n in PAIRS if n not in ("test.Nothing", "test.Holder")]
 )
-NUMERIC_FIELDS = [field.name for field in EVERYTHING.DESCRIPTOR.fields if field.is_repeated and wire.is_number(field)]
+REPEATED_NUMERIC_FIELDS = [
+    field.name for field in EVERYTHING.DESCRIPTOR.fields if field.is_repeated and wire.is_number(field)
+]
 
 
 def field_of(name):
@@ -79,7 +81,7 @@ def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
 @EVERY_MESSAGE_THAT_REJECTS_FIELD_0
 @examples(120)
 @given(data=st.data())
-def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
+def test_verify_accepts_exactly_the_bytes_that_the_official_runtime_accepts(name, data):
     our_class, official_class = PAIRS[name]
     wire.check_acceptance(
         our_class,
@@ -121,7 +123,7 @@ def test_a_message_equals_its_official_encoding_where_the_official_one_does(name
 def test_field_number_0_is_rejected_even_in_a_message_without_fields():
     for cls in SCHEMA.messages.values():
         with pytest.raises(onnxwire.DecodeError, match="field number 0"):
-            onnxwire.verify(b"\0\0", cls)
+            onnxwire.verify(wire.varint_record(0, 0), cls)
 
 
 def test_an_empty_message_reads_as_the_official_one():
@@ -139,9 +141,11 @@ def test_a_closed_enum_accepts_the_same_values_as_the_official_one(name, high_bi
     encoded = wire.tag(number, wire.VARINT) + value
     wire.check_reading(*PAIRS["test.Everything"], encoded)
     if field_of(name).is_repeated:
-        wire.check_reading(*PAIRS["test.Everything"], wire.len_record(number, b"\2" + value + b"\0"))
+        packed_values = b"\2" + value + b"\0"  # LIGHT, the value and NONE
+        wire.check_reading(*PAIRS["test.Everything"], wire.len_record(number, packed_values))
 
 
+# 70 is BRIGHT; the other values are unknown.
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3), (70, (1 << 32) + 70)])
 @pytest.mark.parametrize("name", ["one_shade", "many_shade", "packed_shade"])
 def test_unknown_enum_values_compare_as_the_official_ones_do(name, values):
@@ -180,18 +184,19 @@ def test_the_last_member_of_a_oneof_is_present():
         wire.varint_record(83, 0),  # pick_shade
         wire.len_record(2048, b""),  # pick_far
     ]
-    for first in records:
-        for second in records:
-            wire.check_reading(*PAIRS["test.Everything"], first + second)
-            wire.check_reading(*PAIRS["test.Everything"], first + second + first)
+    for first_record in records:
+        for second_record in records:
+            wire.check_reading(*PAIRS["test.Everything"], first_record + second_record)
+            wire.check_reading(*PAIRS["test.Everything"], first_record + second_record + first_record)
 
 
 def test_a_merged_message_reads_as_the_official_one():
     # Field 19 is tree; fields 1, 2 and 3 of a Tree are value, branches and trunk.
+    values = [wire.varint_record(1, i) for i in range(6)]
     parts = (
-        b"\x08\1" + wire.len_record(2, b"\x08\2"),
-        wire.len_record(3, b"\x08\3") + wire.len_record(2, b"\x08\4"),
-        wire.len_record(3, b"\x08\5"),
+        values[1] + wire.len_record(2, values[2]),
+        wire.len_record(3, values[3]) + wire.len_record(2, values[4]),
+        wire.len_record(3, values[5]),
     )
     encoded = b"".join(wire.len_record(19, part) + wire.varint_record(3, 7) for part in parts)
     wire.check_reading(*PAIRS["test.Everything"], encoded)
@@ -201,7 +206,7 @@ def test_a_merged_message_reads_as_the_official_one():
 def test_a_merged_message_of_merged_messages_reads_as_the_official_one():
     # Two trunks, each with one branch. The field numbers are those of the test above.
     tree = wire.len_record(3, wire.varint_record(1, 1) + wire.len_record(2, b"")) + wire.len_record(
-        3, wire.len_record(2, b"\x08\2")
+        3, wire.len_record(2, wire.varint_record(1, 2))
     )
     encoded = wire.len_record(19, tree) + wire.len_record(19, b"") + wire.len_record(19, tree)
     wire.check_reading(*PAIRS["test.Everything"], encoded)
@@ -210,6 +215,7 @@ def test_a_merged_message_of_merged_messages_reads_as_the_official_one():
 
 # --- numpy
 
+# Name of a repeated field after its first underscore → dtype of its array.
 DTYPES = {
     "double": np.float64, "float": np.float32, "int64": np.int64, "uint64": np.uint64, "int32": np.int32,
     "fixed64": np.uint64, "fixed32": np.uint32, "bool": np.bool_, "uint32": np.uint32, "sfixed32": np.int32,
@@ -217,12 +223,12 @@ DTYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NUMERIC_FIELDS)
+@pytest.mark.parametrize("name", REPEATED_NUMERIC_FIELDS)
 def test_an_array_of_numbers_has_their_dtype(name):
     assert np.asarray(getattr(EVERYTHING(), name)).dtype == DTYPES[name.partition("_")[2]]
 
 
-@pytest.mark.parametrize("name", NUMERIC_FIELDS)
+@pytest.mark.parametrize("name", REPEATED_NUMERIC_FIELDS)
 @examples(25)
 @given(data=st.data())
 def test_an_array_of_numbers_has_the_official_values(name, data):
@@ -234,13 +240,15 @@ def test_an_array_of_numbers_has_the_official_values(name, data):
     assert array.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("name", NUMERIC_FIELDS)
+@pytest.mark.parametrize("name", REPEATED_NUMERIC_FIELDS)
 def test_an_array_of_numbers_is_read_only(name):
     with pytest.raises(ValueError, match="read-only"):
         np.asarray(getattr(EVERYTHING.FromString(wire.len_record(field_of(name).number, b"\0" * 8)), name))[0] = 1
 
 
-@pytest.mark.parametrize("name", [name for name in NUMERIC_FIELDS if wire.wire_type_of(field_of(name)) != wire.VARINT])
+@pytest.mark.parametrize(
+    "name", [name for name in REPEATED_NUMERIC_FIELDS if wire.wire_type_of(field_of(name)) != wire.VARINT]
+)
 def test_an_array_of_one_packed_run_of_fixed_numbers_shares_the_memory_of_the_file(name):
     data = np.frombuffer(wire.len_record(field_of(name).number, bytes(range(64))), np.uint8)
     array = np.asarray(getattr(onnxwire.load(data, EVERYTHING), name))
@@ -251,7 +259,8 @@ def test_an_array_of_one_packed_run_of_fixed_numbers_shares_the_memory_of_the_fi
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 63, 64, 65, 66, 1000, 40_000])
 @pytest.mark.parametrize("name", ["packed_int64", "packed_sint32", "packed_bool", "packed_shade", "many_uint32"])
 def test_packed_runs_of_any_length_read_as_the_official_ones(name, count):
-    values = [(i * 0x9E3779B97F4A7C15 >> (i * 7 % 64)) & (1 << 64) - 1 for i in range(count)]
+    # Pseudorandom numbers of different lengths, up to 64 bits.
+    values = [(i * 0x9E3779B97F4A7C15 & (1 << 64) - 1) >> i * 7 % 64 for i in range(count)]
     encoded = wire.len_record(field_of(name).number, b"".join(map(wire.varint, values)))
     official = getattr(PAIRS["test.Everything"][1].FromString(encoded), name)
     assert list(getattr(EVERYTHING.FromString(encoded), name)) == list(official)
@@ -278,8 +287,8 @@ MALFORMED_TABLES = {
     "a cell too few": MESSAGE_HEAD + "| 1 | a | int32 | optional | | | 1 | |\n",
     "a cell too many": MESSAGE_HEAD + "| 1 | a | int32 | optional | | | 1 | | Doc. | |\n",
     "an unknown type": MESSAGE_HEAD + "| 1 | a | int33 | optional | | | 1 | | Doc. |\n",
-    "a message without a name": MESSAGE_HEAD + "| 1 | a | message | optional | | | 1 | | Doc. |\n",
-    "a scalar with a name": MESSAGE_HEAD + "| 1 | a | int32 M | optional | | | 1 | | Doc. |\n",
+    "a message type without a name": MESSAGE_HEAD + "| 1 | a | message | optional | | | 1 | | Doc. |\n",
+    "a scalar type with a name": MESSAGE_HEAD + "| 1 | a | int32 M | optional | | | 1 | | Doc. |\n",
     "a group": MESSAGE_HEAD + "| 1 | a | group G | optional | | | 1 | | Doc. |\n",
     "an unknown label": MESSAGE_HEAD + "| 1 | a | int32 | required | | | 1 | | Doc. |\n",
     "an unknown packing": MESSAGE_HEAD + "| 1 | a | int32 | repeated | | yes | 1 | | Doc. |\n",
@@ -311,7 +320,7 @@ MALFORMED_TABLES = {
     "an unknown syntax": "# t.proto\n\npackage: test\nsyntax: proto9\n\n" + MESSAGE,
     "an invalid reserved range": MESSAGE_HEAD + "| 1-x | | reserved | | | | | | Doc. |\n",
     "a reserved range backwards": MESSAGE_HEAD + "| 9-5 | | reserved | | | | | | Doc. |\n",
-    "a reserved row of nothing": MESSAGE_HEAD + "| | | reserved | | | | | | Doc. |\n",
+    "a reserved row without number and name": MESSAGE_HEAD + "| | | reserved | | | | | | Doc. |\n",
     "a field with a reserved number": MESSAGE_HEAD
     + "| 1 | a | int32 | optional | | | 1 | | D. |\n| 1 | | reserved | | | | | | D. |\n",
 }

@@ -1,7 +1,7 @@
-"""The engine reads headers of tensors in a mapped file from copies, with the values and errors of bytes in memory.
+"""The engine reads headers of tensors in a mapped file from copies. Values and errors are those of bytes in memory.
 
 A header is the bytes that follow a long value. A copy has at most 256 bytes, of which at most 64 precede the header.
-Therefore the records of these files have any length and position around long values.
+Therefore these files have records of random lengths, in random order, around long values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from wire_bytes import LEN, VARINT, group, len_record, tag, varint_record
+from wire_bytes import LEN, group, len_record, tag, varint_record
 
 import onnxwire as ow
 from onnxwire.errors import DecodeError
@@ -25,20 +25,20 @@ FILLER_LENGTHS = (0, 1, 60, 180, 200, 250, 300, 600)
 
 
 def tensor_record(rng: random.Random, name: str) -> bytes:
-    """Return the record of an initializer: a long value, and records of any kind and length before and after it.
+    """Return the record of an initializer: a long value, and random records before and after it.
 
     Field numbers: 1 dims, 2 data_type, 8 name, 9 raw_data, 12 doc_string, 16 metadata_props; unknown: 77, 99, 100.
     """
     records = [
-        len_record(8, name.encode(), rng.choice((0, 0, 2))),
-        varint_record(2, 1, rng.choice((0, 0, 1))),
+        len_record(8, name.encode(), pad=rng.choice((0, 0, 2))),
+        varint_record(2, 1, pad=rng.choice((0, 0, 1))),
         # The dims 2048 and 2, packed or not.
         len_record(1, b"\x80\x10\x02") if rng.random() < 0.5 else varint_record(1, 2048) + varint_record(1, 2),
         len_record(12, b"d" * rng.choice(FILLER_LENGTHS)),
         len_record(99, b"u" * rng.choice(FILLER_LENGTHS)),
         group(77, varint_record(5, 1) + len_record(6, b"g" * rng.choice(FILLER_LENGTHS))),
         tag(2, LEN) + b"\0",  # data_type with another wire type
-        tag(100, VARINT) + b"\5",
+        varint_record(100, 5),
         len_record(16, len_record(1, b"key") + len_record(2, b"v" * rng.choice(FILLER_LENGTHS))),
         len_record(8, b"n" * rng.choice(FILLER_LENGTHS)),
         varint_record(1, 7),
@@ -50,7 +50,7 @@ def tensor_record(rng: random.Random, name: str) -> bytes:
     )
     if rng.random() < 0.1:
         chosen_records.append(len_record(rng.choice((9, 99)), LONG_VALUE))
-    return len_record(5, b"".join(chosen_records), rng.choice((0, 0, 1)))
+    return len_record(5, b"".join(chosen_records), pad=rng.choice((0, 0, 1)))
 
 
 def model_bytes(seed: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Messages are read as in the official runtime. Also tests arrays, closing and threads."""
+"""Messages are read as in the official runtime. Further tests are of arrays, closing and threads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DATA = OFFICIAL.SerializeToString()
 
 @pytest.fixture
 def model():
-    """Return onnxwire's model of DATA."""
+    """Return the onnxwire model with the encoding DATA."""
     return onnxwire.ModelProto.FromString(DATA)
 
 
@@ -435,7 +435,7 @@ def test_nested_classes_pickle_by_every_protocol(model, protocol):
 
 def test_a_copy_of_a_merged_message_is_equal():
     # Two records of the graph, with a node named "a" and a node named "b".
-    encoded = wire.len_record(7, wire.len_record(1, b"\x1a\1a")) + wire.len_record(7, wire.len_record(1, b"\x1a\1b"))
+    encoded = b"".join(wire.len_record(7, wire.len_record(1, wire.len_record(3, name))) for name in (b"a", b"b"))
     graph = onnxwire.ModelProto.FromString(encoded).graph
     assert copy.deepcopy(graph) == graph
     assert [node.name for node in copy.deepcopy(graph).node] == ["a", "b"]
@@ -684,6 +684,7 @@ def test_an_array_that_was_copied_from_a_sequence_can_be_written(model):
 
 @pytest.mark.parametrize(
     ("name", "encoded"),
+    # A float of 3 bytes, and varints that end too soon.
     [
         ("float_data", wire.len_record(4, b"abc")),
         ("int64_data", wire.len_record(7, b"\x80")),
@@ -747,7 +748,7 @@ def test_an_element_that_closes_the_document_when_compared_raises_closed_error(p
 
 
 @each("seed", range(100 if IS_LONG else 25))
-def test_bytes_that_change_while_they_are_read_raise_decode_error_or_no_error(seed):
+def test_bytes_that_change_between_two_reads_raise_decode_error_or_no_error(seed):
     rng = Random(seed)
     data = bytearray(DATA)
     model = onnxwire.load(data)
@@ -766,7 +767,7 @@ N_THREADS = 8
 
 
 def run_in_threads(function):
-    """Run a function in 8 threads that start at the same time; return the results."""
+    """Run a function in N_THREADS threads that start at the same time; return the results."""
     barrier, results, errors = threading.Barrier(N_THREADS), [None] * N_THREADS, []
 
     def run_function(i):
@@ -922,7 +923,7 @@ def test_a_message_type_of_more_than_65536_fields_distinguishes_them(tmp_path):
     (tmp_path / "wide.md").write_text(f"# wide\n\npackage: wide\n\n## message Wide\n\nWide.\n\n{header}{rows}")
     schema = onnxwire.load_schema(tmp_path / "wide.md")
     tag = wire.varint(65_537 << 3)
-    message = schema.messages["wide.Wide"].FromString(tag + b"\x2a")
+    message = schema.messages["wide.Wide"].FromString(tag + wire.varint(42))
     assert [(field.name, value) for field, value in message.ListFields()] == [("f65537", 42)]
 
 

@@ -49,7 +49,7 @@ def random_graph(rng, depth, counter):
 
 
 def make_tensor(counter):
-    """Make a tensor whose name contains its number. counter: a list with an element for each tensor, which grows."""
+    """Make a tensor whose name contains its number. counter: a list, which gets an element for each tensor."""
     counter.append(None)
     return helper.make_tensor(f"t{len(counter)}", TensorProto.FLOAT, [1], [1.0])
 

@@ -18,10 +18,14 @@ import onnxwire
 def test_readers_beside_an_editor_read_consistent_names():
     """Readers see either old or new names, and other models are not changed."""
     names = {f"{kind} {i}" for i in range(200) for kind in ("node", "new")}
-    original = onnxwire.ModelProto()
+    original_model = onnxwire.ModelProto()
     for i in range(200):
-        original.graph.node.add(name=f"node {i}", op_type="Conv", input=[f"x{i}"]).attribute.add(name="k", ints=[1, i])
-    edited_model, unedited_model = (onnxwire.ModelProto.FromString(original.SerializeToString()) for _ in range(2))
+        original_model.graph.node.add(name=f"node {i}", op_type="Conv", input=[f"x{i}"]).attribute.add(
+            name="k", ints=[1, i]
+        )
+    edited_model, unedited_model = (
+        onnxwire.ModelProto.FromString(original_model.SerializeToString()) for _ in range(2)
+    )
     inconsistent_reads, is_over = [], threading.Event()
 
     def read(model, expected):

@@ -18,7 +18,7 @@ SOURCES = sorted(ROOT.rglob("*.pyx"))
 FUNCTION = re.compile(
     r"^(?P<decorators>(?: *@.*\n)*)(?P<indent> {0,4})(?:cp)?def (?:\w+ )?(?P<name>\w+)\(", re.MULTILINE
 )
-# Reasons why functions do not enter the section.
+# Reasons why functions are not decorated with @critical_section.
 OWN_MEMORY = "frees its own memory"
 ENTERS_SECTION = "enters the section in its body, or calls one function that does"
 STATELESS = "uses its arguments only"
@@ -98,7 +98,7 @@ EXEMPT_FUNCTIONS = {
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])
-def test_functions_enter_the_section(path):
+def test_functions_enter_the_section_or_are_exempt(path):
     module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     exempt_functions = EXEMPT_FUNCTIONS.get(module, {})
     functions = list(FUNCTION.finditer(path.read_text(encoding="utf-8")))

@@ -9,7 +9,7 @@ from each import each
 
 import onnxwire as ow
 
-# The field 255, which NodeProto does not have. The general encoder writes messages with unknown fields.
+# A record of the field 255, which NodeProto does not have. The general encoder writes messages with unknown fields.
 UNKNOWN_RECORD = b"\xfa\x0f\x03abc"
 
 EDITS = [

@@ -151,14 +151,14 @@ def test_a_message_has_the_official_reserved_names(name):
 def test_every_row_of_the_tables_has_a_doc_of_one_line():
     descriptors = [cls.DESCRIPTOR for cls in SCHEMA.messages.values()] + list(SCHEMA.retired.values())
     enums = [wrapper.DESCRIPTOR for wrapper in SCHEMA.enums.values()]
-    documented = [
+    documented_rows = [
         *descriptors,
         *enums,
         *(field for descriptor in descriptors for field in descriptor.fields + descriptor.retired_fields),
         *(value for enum in enums for value in enum.values + enum.retired_values),
     ]
-    assert len(documented) > 300
-    assert [row for row in documented if not row.doc.strip() or "\n" in row.doc] == []
+    assert len(documented_rows) > 300
+    assert [row for row in documented_rows if not row.doc.strip() or "\n" in row.doc] == []
 
 
 # --- against the history

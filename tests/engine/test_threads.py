@@ -20,7 +20,7 @@ N_NUMBERS = 40000
 
 
 def encode_model() -> bytes:
-    """Encode a model of 60 nodes with subgraphs, and 60 tensors: three of N_NUMBERS numbers, and others of 5."""
+    """Encode a model of 60 nodes with subgraphs, and 60 tensors: three of N_NUMBERS numbers, the others of 5."""
     graph = onnx.GraphProto(name="main")
     for i in range(60):
         node = graph.node.add(name=f"node {i}", op_type="Conv", input=[f"x {i}", f"w {i}"], output=[f"y {i}"])

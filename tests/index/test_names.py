@@ -90,7 +90,7 @@ class Scope:
         self.definitions_by_name.pop("", None)
 
     def defining_scope(self, name):
-        """Return the scope that defines a name, or None, and its node that contains this scope, or -1."""
+        """Return the scope that defines a name, or None, and the index of its node that contains `self`, or -1."""
         scope, outer_node = self, -1
         while scope is not None and name not in scope.definitions_by_name:
             scope, outer_node = scope.outer_scope, scope.outer_node
@@ -120,8 +120,8 @@ def all_scopes(model):
 def uses_of(scope):
     """Yield the uses of a scope's nodes and of its captured outputs: scope, name, node, slot, kind.
 
-    For a captured name, the scope is the one that defines it, the node is the one in that scope that contains the
-    nested graph, and the slot is None. Otherwise the slot is the index of the input or output.
+    The node is an index. For a captured name, the scope is the one that defines it, the node is the one in that scope
+    that contains the nested graph, and the slot is None. Otherwise the slot is the index of the input or output.
     """
     for i, node in enumerate(scope.message.node):
         for slot, name in enumerate(node.input):
@@ -228,10 +228,10 @@ def test_the_page_of_a_node_counts_the_nodes_that_read_its_outputs(models):
 def test_check_resolves_each_input_to_the_same_definition(models):
     for model in models:
         facts = Facts(model._document, ModelProto)
-        resolved, inputs = facts.derive(Scopes), facts.lists("NodeProto.input")
+        resolved_scopes, inputs = facts.derive(Scopes), facts.lists("NodeProto.input")
         definitions_found = {}
         for row in range(inputs.n):
-            scope, producer = int(resolved.defining_scopes[row]), int(resolved.producers[row])
+            scope, producer = int(resolved_scopes.defining_scopes[row]), int(resolved_scopes.producers[row])
             n_graphs = facts.GraphProto.n
             scope_facts, scope_row = (
                 (facts.GraphProto, scope) if scope < n_graphs else (facts.FunctionProto, scope - n_graphs)
@@ -278,14 +278,14 @@ def test_the_walk_over_messages_applies_the_same_rules(models):
                         *(n for node in inner_scope.message.node for n in node.input),
                         *(v.name for v in inner_scope.message.output),
                     )
-                    if name and not _is_within(inner_scope, name, scope)
+                    if name and not _is_defined_below(scope, inner_scope, name)
                 }
                 assert outer_names == expected
 
 
-def _is_within(scope, name, outer):
-    """Return whether a name that a scope uses is defined in a scope inside `outer`, not in `outer` itself."""
-    while scope.path != outer.path:
+def _is_defined_below(outer_scope, scope, name):
+    """Return whether a name that `scope` uses is defined in a scope inside `outer_scope`, not in `outer_scope`."""
+    while scope.path != outer_scope.path:
         if name in scope.definitions_by_name:
             return True
         scope = scope.outer_scope

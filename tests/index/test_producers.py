@@ -81,11 +81,11 @@ def test_names_that_are_not_utf8_are_found_by_their_surrogate_escapes():
 
 def test_damaged_nodes_and_closed_documents_raise(tmp_path):
     # Two nodes; the second has an output whose length, 5, runs past the end of the node.
-    damaged = GraphProto.FromString(
+    damaged_graph = GraphProto.FromString(
         len_record(1, len_record(2, b"a")) + len_record(1, len_record(2, b"b") + b"\x12\x05b")
     )
     with pytest.raises(DecodeError):
-        producers_of(damaged.node, ())
+        producers_of(damaged_graph.node, ())
     (tmp_path / "m.onnx").write_bytes(ModelProto(graph=GraphProto()).SerializeToString())
     with load(tmp_path / "m.onnx") as model:
         nodes = model.graph.node

@@ -71,9 +71,9 @@ class _Handler(BaseHTTPRequestHandler):
         if hub.is_private and self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self._reply(401, b"", {"X-Error-Code": "GatedRepo"})
             return
-        tree = re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/([^/]+)/?(.*)", path)
-        if tree is not None:
-            self._answer_tree(hub, tree[1], unquote(tree[2]), unquote(tree[3]))
+        tree_match = re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/([^/]+)/?(.*)", path)
+        if tree_match is not None:
+            self._answer_tree(hub, tree_match[1], unquote(tree_match[2]), unquote(tree_match[3]))
             return
         file_match = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
         commit = hub.revisions.get(unquote(file_match[2])) if file_match else None

@@ -76,10 +76,10 @@ class State:
 
     files: dict[str, Pieces]
     latency: float = 0.0  # the seconds before the answer to a HEAD or GET request
-    etag: str | None = '"one"'
+    etag: str | None = '"one"'  # the ETag header of files; None for no header
     # The Last-Modified header of files; None for no header.
     modified: str | None = "Mon, 02 Jun 2025 10:00:00 GMT"
-    has_ranges: bool = True
+    has_ranges: bool = True  # whether the Range header of requests is evaluated
     redirects: dict[str, tuple[int, str | None]] = field(default_factory=dict)  # status and Location, by path
     # Called before the answer to a HEAD or GET request, with the index of the request in `requests`.
     on_request: Callable[[State, int], None] | None = None

@@ -1,5 +1,4 @@
-"""Files that are written to while a model that is mapped from them is open: reading payloads and encoding raise
-errors."""
+"""If a file is written to while a model mapped from it is open, reading payloads and encoding raise errors."""
 
 import functools
 import os
@@ -23,9 +22,9 @@ N_ELEMENTS = 1 << 18  # elements of a tensor; 1 MiB of float32
 def encode_model(value: float) -> bytes:
     """Encode a model whose weights all have one value, less than 128; the layout does not depend on the value."""
     weights = [numpy_helper.from_array(np.full(N_ELEMENTS, value, np.float32), name) for name in ("w", "v")]
-    typed = helper.make_tensor("typed", TensorProto.FLOAT, [N_ELEMENTS], [value] * N_ELEMENTS)
+    typed_tensor = helper.make_tensor("typed", TensorProto.FLOAT, [N_ELEMENTS], [value] * N_ELEMENTS)
     counts = helper.make_tensor("counts", TensorProto.INT64, [N_ELEMENTS], [int(value)] * N_ELEMENTS)
-    graph = helper.make_graph([helper.make_node("Relu", ["w"], ["y"])], "g", [], [], [*weights, typed, counts])
+    graph = helper.make_graph([helper.make_node("Relu", ["w"], ["y"])], "g", [], [], [*weights, typed_tensor, counts])
     return helper.make_model(graph).SerializeToString()
 
 

@@ -23,7 +23,7 @@ from onnxwire.tensor.external_data import Reference, locate_payload, reference_o
 from onnxwire.tensor.external_file import ExternalFile
 
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-needs_preadv = pytest.mark.skipif(not hasattr(os, "preadv"), reason="needs reads at an offset")
+needs_preadv = pytest.mark.skipif(not hasattr(os, "preadv"), reason="needs os.preadv")
 both_mmap_modes = pytest.mark.parametrize("mmap", [True, False], ids=["mapped", "read"])
 DATA = bytes(range(256)) * 40
 
@@ -70,7 +70,7 @@ def count_descriptors() -> int:
 
 
 def onnxwire_tensor(*entries: tuple[str, object]) -> TensorProto:
-    """Return the tensor of `tensor` as a message of onnxwire."""
+    """Return the result of `tensor` as a message of onnxwire."""
     return TensorProto.FromString(tensor(*entries).SerializeToString())
 
 
@@ -266,7 +266,7 @@ def test_the_error_of_too_many_files_contains_a_remedy(tmp_path: Path) -> None:
 
 
 def test_folders_need_not_be_readable(tmp_path: Path) -> None:
-    # If the tests run as root, who may read everything, run the program as another user.
+    # Root may read everything, so a program of root changes to another user.
     code = (
         "import os, sys, tempfile, pathlib, numpy, onnxwire\n"
         "folder = pathlib.Path(tempfile.mkdtemp(dir='/tmp'))\n"

@@ -462,7 +462,7 @@ def test_data_is_found_through_a_link_to_the_models_folder(case: Case, tmp_path:
 
 
 def test_data_in_a_store_of_blobs_is_refused_if_the_model_is_not_in_the_store(case: Case, open_method: str) -> None:
-    # The model is not a link, so the store does not belong to it.
+    # The outside folder is the store. The model is not a link to a file of it.
     case.link("m.onnx_data", case.outside_folder / "secret")
     case.assert_refused("m.onnx_data", match="symbolic link leads out")
 

@@ -206,7 +206,7 @@ FOREIGN_FILES = {
     "GGUF": b"GGUF" + bytes(20),
     "NUL bytes": bytes(64),
     "plain text": b"hello, this is a text file\n" * 3,
-    # A NodeDef: the name x, the operator Placeholder, and an attribute dtype without a value.
+    # A GraphDef with one NodeDef: the name x, the operator Placeholder, and an attribute dtype with an empty value.
     "TensorFlow graph": b"\x0a\x1b\x0a\x01x\x12\x0bPlaceholder\x2a\x09\x0a\x05dtype\x12\x00",
     # The pickles are of the dict {"a": 1}, and of an empty list.
     "pickle": b"\x80\x04\x95\x0b\0\0\0\0\0\0\0}\x94\x8c\x01a\x94K\x01s.",
@@ -302,13 +302,13 @@ def test_the_error_of_a_fault_in_a_nested_message_has_its_byte_and_path() -> Non
     first_node = helper.make_node("Relu", ["x"], ["y"])
     model = helper.make_model(helper.make_graph([first_node, node], "g", [], []))
     attribute = model.graph.node[1].attribute[0].SerializeToString()
-    damaged = attribute[:-3] + b"\x0f\x01\x07"  # wire type 7 in the last tag
-    data = model.SerializeToString().replace(attribute, damaged)
+    damaged_attribute = attribute[:-3] + b"\x0f\x01\x07"  # wire type 7 in the last tag
+    data = model.SerializeToString().replace(attribute, damaged_attribute)
     with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.verify(data)
     assert error_info.value.path.startswith("graph.node[1].attribute[0]")
-    start = data.index(damaged)
-    assert start <= error_info.value.offset < start + len(damaged)
+    start = data.index(damaged_attribute)
+    assert start <= error_info.value.offset < start + len(damaged_attribute)
     with pytest.raises(onnxwire.DecodeError) as lazy_error:
         for loaded_node in onnxwire.load(data).graph.node:
             for loaded_attribute in loaded_node.attribute:

@@ -42,9 +42,9 @@ def bucket():
 
 def edited_bytes() -> bytes:
     """Return the encoding of the model with one renamed node."""
-    local = ow.ModelProto.FromString(DATA)
-    local.graph.node[2].name = "another, longer name"
-    return local.SerializeToString()
+    local_model = ow.ModelProto.FromString(DATA)
+    local_model.graph.node[2].name = "another, longer name"
+    return local_model.SerializeToString()
 
 
 def stored_bytes(client, key: str) -> bytes:
@@ -178,8 +178,8 @@ def test_the_abort_of_an_upload_is_repeated_until_the_upload_is_gone() -> None:
 
 def test_models_of_other_sources_are_sent_completely(bucket, sent_sizes) -> None:
     client, options = bucket
-    local = ow.ModelProto.FromString(DATA)
-    ow.save(local, "s3://bucket/local.onnx", storage_options=options)
+    local_model = ow.ModelProto.FromString(DATA)
+    ow.save(local_model, "s3://bucket/local.onnx", storage_options=options)
     assert stored_bytes(client, "local.onnx") == DATA
     assert sent_sizes == []  # `part_copy` was not used
 

@@ -28,16 +28,22 @@ def test_a_model_on_a_server_has_the_values_of_a_model_on_disk(tmp_path) -> None
     pieces = model([5 * MIB, 300_000, 70_000, 1000, 0], nodes=3000)
     path = tmp_path / "model.onnx"
     path.write_bytes(pieces.read(0, pieces.size))
-    with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as remote, ow.load(path) as local:
-        assert [info[:5] for info in ow.tensors(remote)] == [info[:5] for info in ow.tensors(local)]
-        assert [info.offset for info in ow.tensors(remote)] == [info.offset for info in ow.tensors(local)]
-        assert [node.name for node in remote.graph.node] == [node.name for node in local.graph.node]
-        for remote_tensor, local_tensor in zip(remote.graph.initializer, local.graph.initializer, strict=True):
+    with (
+        ObjectServer({"m.onnx": pieces}) as server,
+        ow.load(f"{server.url}/m.onnx") as remote_model,
+        ow.load(path) as local_model,
+    ):
+        assert [info[:5] for info in ow.tensors(remote_model)] == [info[:5] for info in ow.tensors(local_model)]
+        assert [info.offset for info in ow.tensors(remote_model)] == [info.offset for info in ow.tensors(local_model)]
+        assert [node.name for node in remote_model.graph.node] == [node.name for node in local_model.graph.node]
+        for remote_tensor, local_tensor in zip(
+            remote_model.graph.initializer, local_model.graph.initializer, strict=True
+        ):
             np.testing.assert_array_equal(remote_tensor.numpy(), local_tensor.numpy())
             assert remote_tensor.raw_data == local_tensor.raw_data
-        assert remote == local
-        assert remote.SerializeToString() == local.SerializeToString()
-        assert remote.SerializeToString(deterministic=True) == local.SerializeToString(deterministic=True)
+        assert remote_model == local_model
+        assert remote_model.SerializeToString() == local_model.SerializeToString()
+        assert remote_model.SerializeToString(deterministic=True) == local_model.SerializeToString(deterministic=True)
         ow.verify(f"{server.url}/m.onnx")
 
 

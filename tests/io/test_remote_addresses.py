@@ -91,9 +91,9 @@ def test_a_user_is_sent_with_each_request_and_to_external_data(tmp_path) -> None
     ow.save(message, tmp_path / "m.onnx", external="w.data")
     files = {name: (tmp_path / name).read_bytes() for name in ("m.onnx", "w.data")}
     with ObjectServer(files) as server:
-        with ow.load(f"http://a%40b:c%2Fd%25@{server.host}/m.onnx") as loaded:
-            assert loaded.graph.initializer[0].numpy().size == 5000
-            assert loaded.graph.initializer[0].name in repr(ow.tensors(loaded)[0])
+        with ow.load(f"http://a%40b:c%2Fd%25@{server.host}/m.onnx") as loaded_model:
+            assert loaded_model.graph.initializer[0].numpy().size == 5000
+            assert loaded_model.graph.initializer[0].name in repr(ow.tensors(loaded_model)[0])
         assert {request.headers["authorization"] for request in server.state.requests} == {
             f"Basic {base64.b64encode(b'a@b:c/d%').decode()}"
         }

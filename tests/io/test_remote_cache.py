@@ -147,9 +147,9 @@ def test_secret_options_are_not_in_the_cache_key() -> None:
         assert identity_in_store(address, {name: "hunter2"}) == identity_in_store(address, {}), name
         assert identity_in_store(address, {"config": {name: "hunter2"}}) == identity_in_store(address, {"config": {}})
     for proxy in ("http://proxy:80", "proxy:80"):
-        with_password = proxy.replace("proxy", "me:hunter2@proxy")
+        proxy_with_password = proxy.replace("proxy", "me:hunter2@proxy")
         identities = {
-            identity_in_store(address, {"client_options": {"proxy_url": url}}) for url in (proxy, with_password)
+            identity_in_store(address, {"client_options": {"proxy_url": url}}) for url in (proxy, proxy_with_password)
         }
         assert len(identities) == 1
         assert "hunter2" not in str(identities)

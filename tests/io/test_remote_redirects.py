@@ -359,7 +359,7 @@ def test_an_upload_is_not_redirected(servers) -> None:
         ow.save(ow.ModelProto(ir_version=9), f"{model_server.url}/d/new.onnx")
     assert not second_server.state.requests
     ow.save(ow.ModelProto(ir_version=9), f"{model_server.url}/d/other.onnx")
-    assert model_server.state.files["/d/other.onnx"].read(0, 2) == b"\x08\x09"
+    assert model_server.state.files["/d/other.onnx"].read(0, 2) == b"\x08\x09"  # ir_version 9
     pieces = model([3_000_001])
     data = pieces.read(0, pieces.size)
     ow.save(ow.ModelProto.FromString(data), f"{model_server.url}/d/other.onnx")
@@ -415,6 +415,6 @@ def test_the_next_address_is_used_if_one_does_not_answer(monkeypatch) -> None:
         options = {**NO_RETRIES, "client_options": {"connect_timeout": "200ms"}}
         with ow.load(f"http://two-addresses.example:{port}/d/m.onnx", storage_options=options) as model:
             assert model.ir_version
-        addresses[:] = ["127.0.0.2"] * 100  # does not take 100 timeouts
+        addresses[:] = ["127.0.0.2"] * 100  # the load must not wait for 100 timeouts
         with pytest.raises(ow.SourceError, match="took too long"):
             ow.load(f"http://silent.example:{port}/d/m.onnx", storage_options=options)

@@ -261,10 +261,10 @@ def test_a_list_of_a_folder_that_is_too_long_is_an_error(servers, monkeypatch) -
 
 
 def test_a_failed_connection_is_reported_when_a_folder_is_listed() -> None:
-    with socket.socket() as unused:  # is bound, but does not listen
-        unused.bind(("127.0.0.1", 0))
+    with socket.socket() as bound_socket:  # which does not listen
+        bound_socket.bind(("127.0.0.1", 0))
         options = {"retry_config": {"max_retries": 0}}
-        (error,) = find_files([f"http://127.0.0.1:{unused.getsockname()[1]}/d/"], options)
+        (error,) = find_files([f"http://127.0.0.1:{bound_socket.getsockname()[1]}/d/"], options)
     assert "the connection was refused" in str(error)
 
 

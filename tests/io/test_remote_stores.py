@@ -57,8 +57,8 @@ def check_values(message: ow.ModelProto, pieces: Pieces) -> None:
     assert [tensor.name for tensor in message.graph.initializer] == [
         tensor.name for tensor in expected_model.graph.initializer
     ]
-    for loaded, expected in zip(message.graph.initializer, expected_model.graph.initializer, strict=True):
-        assert np.array_equal(loaded.numpy(), expected.numpy())
+    for loaded_tensor, expected_tensor in zip(message.graph.initializer, expected_model.graph.initializer, strict=True):
+        assert np.array_equal(loaded_tensor.numpy(), expected_tensor.numpy())
 
 
 def test_a_model_in_s3_is_read(s3_options) -> None:
@@ -171,10 +171,10 @@ def test_a_model_is_saved_to_an_address(s3_options) -> None:
             progress=lambda n_written, size: calls.append((n_written, size)),
         )
         assert message._document.memory.resident < MIB
-    local = ow.ModelProto.FromString(bytes_of(pieces))
-    local.graph.node[2].name = "another"
-    assert bytes(store.get("to.onnx").bytes()) == local.SerializeToString()
-    assert calls[-1] == (total, total) == (len(local.SerializeToString()),) * 2
+    local_model = ow.ModelProto.FromString(bytes_of(pieces))
+    local_model.graph.node[2].name = "another"
+    assert bytes(store.get("to.onnx").bytes()) == local_model.SerializeToString()
+    assert calls[-1] == (total, total) == (len(local_model.SerializeToString()),) * 2
 
 
 def test_a_failed_upload_leaves_the_old_object_and_no_parts(s3_options) -> None:
@@ -209,7 +209,7 @@ def test_external_data_is_not_saved_to_an_address(s3_options) -> None:
 def test_a_model_is_saved_to_a_store() -> None:
     store = MemoryStore()
     assert ow.save(ow.ModelProto(ir_version=9), "m.onnx", store=store) == 2
-    assert bytes(store.get("m.onnx").bytes()) == b"\x08\x09"
+    assert bytes(store.get("m.onnx").bytes()) == b"\x08\x09"  # ir_version 9
 
 
 # The words of command lines, by a name for each. URL is replaced by the model's address or path, OUT by the file to

@@ -61,7 +61,7 @@ def modification_time_with_invalid_date(state: State, number: int) -> None:
 
 
 def written_in_current_second(state: State, number: int) -> None:
-    """Serve two versions of one second: both have this second as their modification time."""
+    """Send the current second as the modification time of every version."""
     state.etag, state.modified, state.date = None, http_date(0), http_date(0)
 
 
@@ -101,8 +101,10 @@ def read_versions(server: ObjectServer) -> set[int]:
 @pytest.mark.parametrize("heeds_conditions", [True, False])
 @pytest.mark.parametrize("set_version", VERSION_KINDS)
 def test_no_two_versions_are_mixed(set_version, heeds_conditions) -> None:
-    """The file is replaced by one of the same size before the n-th request, for every n, by a server that heeds the
-    conditions of requests, or ignores them."""
+    """Before the n-th request, for every n, the server replaces the file by one of the same size.
+
+    heeds_conditions: whether the server evaluates If-Match and If-Unmodified-Since.
+    """
     pieces = [make_version(1), make_version(2)]
 
     def make_server(change_at: int | None) -> ObjectServer:

@@ -267,16 +267,16 @@ def test_a_model_above_2_and_4_gib_is_edited_saved_and_read_back(tmp_path, n_byt
     assert path.stat().st_size == n_written == model.ByteSize() > n_bytes
     assert path.stat().st_blocks * 512 < 64 * MIB
     onnxwire.verify(path)
-    reloaded = onnxwire.load(path)
+    reloaded_model = onnxwire.load(path)
     if budget.IS_LONG:  # the comparison reads each page of both files
-        assert reloaded.graph == model.graph
-    weight = reloaded.graph.initializer[0]
+        assert reloaded_model.graph == model.graph
+    weight = reloaded_model.graph.initializer[0]
     assert len(weight._payload("raw_data")) == n_bytes
     for start in (0, n_bytes // 2, n_bytes - MIB):
         assert not weight.read(slice(start, start + MIB)).any()
-    assert reloaded.graph.node == model.graph.node
-    assert (reloaded.graph.initializer[0].name, reloaded.graph.doc_string) == ("renamed", "edited")
-    assert reloaded.graph.node[0].op_type == "Identity"
+    assert reloaded_model.graph.node == model.graph.node
+    assert (reloaded_model.graph.initializer[0].name, reloaded_model.graph.doc_string) == ("renamed", "edited")
+    assert reloaded_model.graph.node[0].op_type == "Identity"
 
 
 def test_a_model_below_2_gib_is_saved_without_a_warning(path):

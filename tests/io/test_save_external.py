@@ -285,8 +285,8 @@ def test_a_segment_of_a_tensor_moves_as_a_segment(tmp_path):
     model = onnxwire.ModelProto(graph={"initializer": [tensor]})
     onnxwire.save(model, tmp_path / "m.onnx", external="w.data", threshold=200, align=1)
     assert (tmp_path / "w.data").read_bytes() == tensor.raw_data
-    with onnxwire.load(tmp_path / "m.onnx") as reloaded:
-        assert (reloaded.graph.initializer[0].numpy() == floats(3, 50)).all()
+    with onnxwire.load(tmp_path / "m.onnx") as reloaded_model:
+        assert (reloaded_model.graph.initializer[0].numpy() == floats(3, 50)).all()
 
 
 def test_data_that_tensors_share_is_written_once(tmp_path):
@@ -352,40 +352,40 @@ def test_models_without_checksums_are_valid(path):
 @EVERY_CHOICE
 @BOTH_MMAP_MODES
 def test_a_save_with_external_none_restores_the_original_model(path, options, is_mapped):
-    original = onnx.load(path)
+    original_model = onnx.load(path)
     onnxwire.save(onnxwire.load(path), path, **options)
     with onnxwire.load(path, mmap=is_mapped) as model:
         onnxwire.save(model, path, external=None)
         file = io.BytesIO()
         onnxwire.save(model, file, external=None)
-    assert onnx.load(path) == original == onnx.ModelProto.FromString(file.getvalue())
+    assert onnx.load(path) == original_model == onnx.ModelProto.FromString(file.getvalue())
     assert path.read_bytes() == file.getvalue()
 
 
 @pytest.mark.parametrize("in_one_file", [True, False], ids=["one file", "a file per tensor"])
 def test_external_data_of_the_official_writer_is_read_moved_and_made_inline(tmp_path, in_one_file):
-    path, original = tmp_path / "m.onnx", make_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
-    copy = onnx.ModelProto.FromString(original.SerializeToString())
+    path, original_model = tmp_path / "m.onnx", make_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
+    copy = onnx.ModelProto.FromString(original_model.SerializeToString())
     onnx.save(
         copy, path, save_as_external_data=True, all_tensors_to_one_file=in_one_file, location="w.data", size_threshold=0
     )
     model = onnxwire.load(path)
     onnxwire.save(model, path, external="ours.data")
-    reloaded = onnx.load(path)
-    for weight in reloaded.graph.initializer:
+    reloaded_model = onnx.load(path)
+    for weight in reloaded_model.graph.initializer:
         weight.ClearField("data_location")  # the official reader sets the field to DEFAULT
-    assert reloaded == original
+    assert reloaded_model == original_model
     onnxwire.save(model, path, external=None)
-    assert onnx.load(path) == original
+    assert onnx.load(path) == original_model
 
 
 def test_onnx_ir_and_onnxwire_read_each_others_files(tmp_path):
     ir = pytest.importorskip("onnx_ir")
-    original = make_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
-    original.opset_import[0].version = 17
-    expected = {weight.name: numpy_helper.to_array(weight) for weight in original.graph.initializer}
+    original_model = make_model([(f"w{k}", floats(k, k)) for k in range(300, 306)])
+    original_model.opset_import[0].version = 17
+    expected = {weight.name: numpy_helper.to_array(weight) for weight in original_model.graph.initializer}
     onnx_ir_path, onnxwire_path = tmp_path / "theirs.onnx", tmp_path / "ours.onnx"
-    ir.save(ir.from_proto(original), onnx_ir_path, external_data="theirs.data")
+    ir.save(ir.from_proto(original_model), onnx_ir_path, external_data="theirs.data")
     assert external_tensors(onnx_ir_path)
     onnxwire.save(onnxwire.load(onnx_ir_path), onnxwire_path, external="ours/{name}.data", checksum=True)
     for path in (onnx_ir_path, onnxwire_path):
@@ -507,12 +507,12 @@ SAVE_OPTIONS = {
 @pytest.mark.parametrize("options", SAVE_OPTIONS.values(), ids=SAVE_OPTIONS)
 def test_onnxruntime_computes_equal_outputs_from_every_layout(tmp_path, options):
     runtime = pytest.importorskip("onnxruntime")
-    original, path = EXAMPLES / "digits_cnn.onnx", tmp_path / "m.onnx"
-    onnxwire.save(onnxwire.load(original), path, **options)
+    original_path, path = EXAMPLES / "digits_cnn.onnx", tmp_path / "m.onnx"
+    onnxwire.save(onnxwire.load(original_path), path, **options)
     onnx.checker.check_model(path)
-    check_values(path, read_values(original))
+    check_values(path, read_values(original_path))
     outputs = []
-    for model in (original, path):
+    for model in (original_path, path):
         session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
         shape = [side if isinstance(side, int) else 2 for side in session.get_inputs()[0].shape]
         image = np.random.default_rng(0).random(shape, dtype=np.float32)
@@ -618,10 +618,10 @@ def test_a_model_above_4_gib_is_unpacked_and_packed_in_little_memory(tmp_path):
     module = importlib.util.module_from_spec(specification)
     sys.modules["make_big_model"] = module  # dataclasses looks the module up in sys.modules
     specification.loader.exec_module(module)
-    original, unpacked, packed = (tmp_path / name for name in ("big.onnx", "out.onnx", "back.onnx"))
-    module.write_model(original)
-    last_info = onnxwire.tensors(original)[-1]
-    with open(original, "r+b") as file:
+    original_path, unpacked_path, packed_path = (tmp_path / name for name in ("big.onnx", "out.onnx", "back.onnx"))
+    module.write_model(original_path)
+    last_info = onnxwire.tensors(original_path)[-1]
+    with open(original_path, "r+b") as file:
         file.seek(last_info.offset)
         file.write(b"the last weight")
     code = (
@@ -631,19 +631,19 @@ def test_a_model_above_4_gib_is_unpacked_and_packed_in_little_memory(tmp_path):
         "onnxwire.save(model, sys.argv[2], external=sys.argv[3] or None, inline_align=4096)\n"
         "print(peak() - before)"
     )
-    for source, target, location in [(original, unpacked, "w.data"), (unpacked, packed, "")]:
+    for source, target, location in [(original_path, unpacked_path, "w.data"), (unpacked_path, packed_path, "")]:
         command = [sys.executable, "-W", "ignore", "-c", code, source, target, location]
         process = subprocess.run(command, capture_output=True, text=True, check=True)
         assert int(process.stdout) < 30_000  # kilobytes: no weight was in memory
-    infos = external_tensors(unpacked)
+    infos = external_tensors(unpacked_path)
     assert infos[-1].offset > 1 << 32
     assert all(info.offset % 4096 == 0 for info in infos)
-    assert {info.offset % 4096 for info in onnxwire.tensors(packed) if info.nbytes >= 1024} == {0}
-    for path, name in ((unpacked, "w.data"), (packed, "back.onnx")):
+    assert {info.offset % 4096 for info in onnxwire.tensors(packed_path) if info.nbytes >= 1024} == {0}
+    for path, name in ((unpacked_path, "w.data"), (packed_path, "back.onnx")):
         info = onnxwire.tensors(path)[-1]
         assert (info.name, info.shape, info.nbytes) == (last_info.name, last_info.shape, last_info.nbytes)
         assert (tmp_path / name).stat().st_blocks * 512 < 8 << 20
-        with onnxwire.load(path, mmap=path == packed) as model:
+        with onnxwire.load(path, mmap=path == packed_path) as model:
             assert model.graph.initializer[-1].read((0, slice(0, 8))).tobytes() == b"the last weight\0"
     assert (tmp_path / "w.data").stat().st_size == infos[-1].offset + infos[-1].nbytes
 
@@ -753,9 +753,9 @@ def encode_arrays(model):
 
 
 COPY_CALLS = {
-    "append": lambda to, source: to.append(source[0]),
-    "extend": lambda to, source: to.extend(source),
-    "CopyFrom": lambda to, source: to.add().CopyFrom(source[0]),
+    "append": lambda target, source: target.append(source[0]),
+    "extend": lambda target, source: target.extend(source),
+    "CopyFrom": lambda target, source: target.add().CopyFrom(source[0]),
 }
 
 

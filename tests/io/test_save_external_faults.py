@@ -35,13 +35,13 @@ LAYOUTS = {
     "shards to the same": ({"external": "w", "shard_size": 1}, {"external": "w", "shard_size": 1}),
 }
 EVERY_LAYOUT = pytest.mark.parametrize(("old_options", "new_options"), LAYOUTS.values(), ids=LAYOUTS)
-# The names of the layouts in which both saves write files of the same names, and of the others.
+# The names of the layouts in which both saves write files of the same names, and those of the other layouts.
 SAME_FILES_LAYOUTS = [name for name in LAYOUTS if name.endswith(("itself", "same"))]
 OTHER_FILES_LAYOUTS = [name for name in LAYOUTS if name not in SAME_FILES_LAYOUTS]
 
 
 def make_model(value, names="ab"):
-    """Return a model whose weights consist of the value, which is also the name of its graph."""
+    """Return a model with weights of these names, full of `value`, which is also the name of the graph."""
     weights = [onnxwire.from_array(np.full(N_ELEMENTS, value, np.float32), name) for name in names]
     return onnxwire.ModelProto(ir_version=10, graph={"name": f"{value}", "initializer": weights})
 
@@ -70,7 +70,7 @@ def tree(folder):
 
 
 def save_model(folder, value, options):
-    """Save a model of a value in a folder. Return its path. options: as for `save`."""
+    """Save `make_model(value)` in a folder. Return its path. options: as for `save`."""
     path = folder / "m.onnx"
     onnxwire.save(make_model(value), path, **options)
     return path

@@ -32,7 +32,7 @@ from onnxwire.io.atomic_file import AtomicFile
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 needs_root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root")
 NOBODY_UID = 65534
-NAMELESS_FLAG = getattr(os, "O_TMPFILE", -1)  # the flag of a file without a name
+NAMELESS_FLAG = getattr(os, "O_TMPFILE", -1)  # os.open with this flag creates a file without a name
 MIB = 1 << 20
 SHM = Path("/dev/shm")
 
@@ -44,7 +44,7 @@ def save(path: str | os.PathLike[str], data: bytes, **options: Any) -> None:
 
 
 def run_python(code: str, *arguments: object, prefix: tuple[str, ...] = (), **options: Any) -> str:
-    """Return the output of a new interpreter that runs the prelude and then the code.
+    """Return the output of a new interpreter that runs PRELUDE and then the code.
 
     prefix: the words before the interpreter in the command.
     """

@@ -27,7 +27,7 @@ NOBODY_UID = 65534
 
 
 def encode_model(value: float) -> bytes:
-    """Return the encoding of a model whose weight consists of the value."""
+    """Encode a model with one weight, whose elements all are `value`."""
     weights = [numpy_helper.from_array(np.full(N_ELEMENTS, value, np.float32), "w")]
     return helper.make_model(helper.make_graph([], "g", [], [], weights)).SerializeToString()
 
@@ -156,7 +156,7 @@ def test_a_failure_restores_the_old_bytes(unreplaceable_path: Path, monkeypatch:
     def failing_copy(
         source: int, source_offset: int, target: int, target_offset: int, length: int, **options: Any
     ) -> None:
-        # The first call copies the old bytes, the second call the new bytes.
+        # The first call copies the old bytes, the second one the new bytes, and the third one restores the old bytes.
         calls.append(length)
         if len(calls) == 2:
             copy_range(source, source_offset, target, target_offset, length // 2)

@@ -1,4 +1,4 @@
-"""Saves that are interrupted and killed at system calls, at lines and at random times, as by tests/kill.py."""
+"""Saves that the functions of tests/kill.py interrupt or kill at system calls, at lines and at random times."""
 
 import itertools
 import random

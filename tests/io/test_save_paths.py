@@ -203,10 +203,10 @@ def test_swapping_a_path_between_any_two_system_calls_has_no_effect_outside(tmp_
             if event == "c_call" and getattr(function, "__module__", None) == "posix":
                 remaining_calls -= 1
                 if remaining_calls == -1:
-                    swapped, target = ("d/w.data", victim / "w.data") if swapped_kind == "file" else ("d", victim)
-                    if (folder / swapped).exists():
-                        (folder / swapped).rename(folder / "moved")
-                    (folder / swapped).symlink_to(target)
+                    swapped_name, target = ("d/w.data", victim / "w.data") if swapped_kind == "file" else ("d", victim)
+                    if (folder / swapped_name).exists():
+                        (folder / swapped_name).rename(folder / "moved")
+                    (folder / swapped_name).symlink_to(target)
 
         sys.setprofile(swap_path)
         try:
@@ -363,14 +363,14 @@ def test_absolute_paths_need_no_working_directory(tmp_path, monkeypatch):
     removed_folder.mkdir()
     monkeypatch.chdir(removed_folder)
     removed_folder.rmdir()
-    loaded = onnxwire.load(tmp_path / "m.onnx")
-    onnxwire.save(loaded, tmp_path / "n.onnx", external="n.data")
-    onnxwire.save(loaded, tmp_path / "m.onnx")
+    loaded_model = onnxwire.load(tmp_path / "m.onnx")
+    onnxwire.save(loaded_model, tmp_path / "n.onnx", external="n.data")
+    onnxwire.save(loaded_model, tmp_path / "m.onnx")
     for name in ("m.onnx", "n.onnx"):
         assert value_of(tmp_path / name) == value
     for options in ({}, {"external": "x.data"}):
         with pytest.raises(onnxwire.SaveError, match=r"^x\.onnx: .*the file or its directory was removed"):
-            onnxwire.save(loaded, "x.onnx", **options)
+            onnxwire.save(loaded_model, "x.onnx", **options)
 
 
 @pytest.mark.parametrize("options", [{}, {"external": "d"}], ids=["alone", "external"])

@@ -193,7 +193,7 @@ def test_a_table_without_end_is_read_up_to_a_bound(table):
         read("/proc/self/mem")
 
 
-# The beginnings of a model, of its text format and of its JSON.
+# The first bytes of a model in the binary format (ir_version 8), in the text format and in JSON.
 FIRST_BYTES = {"load": b"\x08\x08", "from_text": b"producer_name: 'a'\n", "from_json": b'{"producerName": "a"'}
 READERS = {
     "load": onnxwire.load,

@@ -12,9 +12,8 @@ import onnxwire
 from onnxwire.errors import DecodeError
 from onnxwire.io.tensor_list import TensorInfo, _fields_of, describe
 
-# Encodings of fields of a TensorProto: valid, absent, repeated, and with other wire types. `number` encodes a varint
-# and `span` bytes, each with a field number: dims 1, data_type 2, segment 3, float_data 4, string_data 6, name 8,
-# raw_data 9, external_data 13, data_location 14.
+# Encodings of fields of a TensorProto: valid, absent, repeated, not UTF-8, and with other wire types. Field numbers:
+# dims 1, data_type 2, segment 3, float_data 4, string_data 6, name 8, raw_data 9, external_data 13, data_location 14.
 DIMS_FIELDS = [
     b"",
     varint_record(1, 3) + varint_record(1, 0),
@@ -69,7 +68,7 @@ LOCATION_FIELDS = [
     varint_record(14, 1)
     + external_data_entry(b"location", b"\xff")
     + external_data_entry(b"\xff", b"")
-    + external_data_entry(b"offset", b"\xd9\xa3"),
+    + external_data_entry(b"offset", "\u0663".encode()),  # a digit 3 that is not ASCII
     varint_record(14, 1)
     + len_record(13, len_record(2, b"w") + varint_record(1, 1) + len_record(9, b"x") + len_record(1, b"location")),
     varint_record(14, 1) + varint_record(13, 5) + external_data_entry(b"location", b"w"),

@@ -183,8 +183,8 @@ def test_files_outside_of_the_folder_and_special_files_are_refused(kind: str, tm
 
 def test_endpoints_whose_redirects_would_be_followed_are_refused(servers, monkeypatch) -> None:
     model_server, second_server = servers
-    keys = {"region": "us-east-1", "access_key_id": "key", "secret_access_key": "hunter2"}
-    keys["client_options"] = {"allow_http": True}
+    store_options = {"region": "us-east-1", "access_key_id": "key", "secret_access_key": "hunter2"}
+    store_options["client_options"] = {"allow_http": True}
     address, data = "s3://bucket/d/m.onnx", model_server.state.files["/d/m.onnx"]
     model_server.state.files["/bucket/d/m.onnx"] = data
     for option in (
@@ -193,23 +193,23 @@ def test_endpoints_whose_redirects_would_be_followed_are_refused(servers, monkey
         {"config": {"endpoint": model_server.url}},
     ):
         with pytest.raises(ow.SourceError, match="refused for untrusted models") as error_info:
-            ow.load(address, storage_options=keys | option, untrusted=True)
+            ow.load(address, storage_options=store_options | option, untrusted=True)
         assert "hunter2" not in str(error_info.value)
     with pytest.raises(ow.SourceError, match="refused for untrusted models"):
         ow.load(
             address,
-            storage_options=keys | {"endpoint": model_server.url},
+            storage_options=store_options | {"endpoint": model_server.url},
             untrusted=True,
             allow_hosts=[second_server.host],
         )
     with pytest.raises(ow.SourceError, match="the setting endpoint is not the URL of a server"):
-        ow.load(address, storage_options=keys | {"endpoint": "nonsense"}, untrusted=True)
+        ow.load(address, storage_options=store_options | {"endpoint": "nonsense"}, untrusted=True)
     monkeypatch.setenv("AWS_ENDPOINT_URL", model_server.url)
     with pytest.raises(ow.SourceError, match="AWS_ENDPOINT_URL"):
-        ow.load(address, storage_options=keys, untrusted=True)
+        ow.load(address, storage_options=store_options, untrusted=True)
     assert not model_server.state.requests
-    ow.load(address, storage_options=keys, untrusted=True, allow_hosts=[model_server.host]).close()
-    ow.load(address, storage_options=keys).close()
+    ow.load(address, storage_options=store_options, untrusted=True, allow_hosts=[model_server.host]).close()
+    ow.load(address, storage_options=store_options).close()
 
 
 def test_untrusted_local_sources_are_read(tmp_path: Path) -> None:
@@ -228,8 +228,8 @@ def test_the_rules_for_untrusted_models_fetch_less_than_a_megabyte() -> None:
         graph.initializer.add(
             name=f"w{i}", data_type=ow.TensorProto.FLOAT, dims=[1 << 18], float_data=[1.5] * (1 << 18)
         )
-    typed = ow.ModelProto(ir_version=8, opset_import=[{"version": 17}], graph=graph)
-    files = {"raw.onnx": model([8 << 20] * 50, nodes=2000), "typed.onnx": typed.SerializeToString()}
+    typed_model = ow.ModelProto(ir_version=8, opset_import=[{"version": 17}], graph=graph)
+    files = {"raw.onnx": model([8 << 20] * 50, nodes=2000), "typed.onnx": typed_model.SerializeToString()}
     for name in files:
         with ObjectServer(files) as server:
             with ow.load(f"{server.url}/{name}", untrusted=True) as message:

@@ -15,11 +15,12 @@ enum { ROUNDS = 4000, MAX_COUNT = 700, GUARD_BYTE = 0xA5 };
 
 static uint64_t state = 1;
 
-static uint64_t draw(uint64_t below) { /* xorshift64*, of Vigna: An experimental exploration (2016) */
+/* Return a random number less than `limit`, by xorshift64* of Vigna: An experimental exploration (2016). */
+static uint64_t draw(uint64_t limit) {
     state ^= state >> 12;
     state ^= state << 25;
     state ^= state >> 27;
-    return (state * 0x2545F4914F6CDD1DULL >> 16) % below;
+    return (state * 0x2545F4914F6CDD1DULL >> 16) % limit;
 }
 
 /* Return n bytes that end where an inaccessible page begins. */

@@ -10,7 +10,7 @@ from onnx import numpy_helper
 from onnxwire.tensor.bits import pack, unpack
 
 WIDTHS = [2, 4, 6]  # bits of an element
-# The bits of an element of each narrow type of ml_dtypes.
+# Name of a type of ml_dtypes → bits of an element.
 DTYPES = {
     "int2": 2,
     "uint2": 2,

@@ -16,11 +16,11 @@ NATIVE_TYPES = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
     "complex64", "complex128",
 ]  # fmt: skip
-# The types of ml_dtypes that torch supports.
+# Types of ml_dtypes that torch supports.
 TORCH_ML_DTYPES = [
     "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
 ]  # fmt: skip
-# DLPack's type codes and numbers of bits, for the types of ml_dtypes that torch does not support.
+# DLPack's type codes and numbers of bits, for types of ml_dtypes that torch does not support.
 DLPACK_CODES = {
     "float8_e3m4": (7, 8), "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8), "float6_e2m3fn": (15, 6),
     "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4), "int4": (0, 4), "uint4": (1, 4), "int2": (0, 2),
@@ -137,24 +137,24 @@ LAYOUTS = {
 @pytest.mark.parametrize("name", NATIVE_TYPES)
 def test_numpy_shares_the_memory_of_every_native_type(name):
     array = make_array(name)
-    imported = np.from_dlpack(Exporter(array))
-    assert imported.dtype == array.dtype and imported.tobytes() == array.tobytes()
-    assert np.shares_memory(imported, array) and imported.flags.writeable
+    imported_array = np.from_dlpack(Exporter(array))
+    assert imported_array.dtype == array.dtype and imported_array.tobytes() == array.tobytes()
+    assert np.shares_memory(imported_array, array) and imported_array.flags.writeable
 
 
 @pytest.mark.parametrize("layout", [*LAYOUTS.values(), lambda array: array[::-1, :, ::-2]], ids=[*LAYOUTS, "backwards"])
 def test_numpy_imports_any_shape_and_strides(layout):
     array = layout(np.arange(72, dtype=np.int16).reshape(3, 4, 6))
-    imported = np.from_dlpack(Exporter(array))
-    assert imported.shape == array.shape and imported.tolist() == array.tolist()
-    assert np.shares_memory(imported, array) == bool(array.size)
+    imported_array = np.from_dlpack(Exporter(array))
+    assert imported_array.shape == array.shape and imported_array.tolist() == array.tolist()
+    assert np.shares_memory(imported_array, array) == bool(array.size)
 
 
 def test_a_read_only_array_stays_read_only():
     array = np.arange(6.0)
     array.flags.writeable = False
-    imported = np.from_dlpack(Exporter(array))
-    assert not imported.flags.writeable and np.shares_memory(imported, array)
+    imported_array = np.from_dlpack(Exporter(array))
+    assert not imported_array.flags.writeable and np.shares_memory(imported_array, array)
 
 
 def test_a_read_only_array_is_refused_by_capsules_without_a_read_only_flag():
@@ -170,15 +170,15 @@ def test_numpy_imports_the_legacy_capsule():
     array = np.arange(24, dtype=np.uint32).reshape(2, 3, 4)[:, ::2]
     assert "dltensor_versioned" not in repr(to_capsule(array))
     # Without max_version, to_capsule returns a legacy capsule.
-    imported = np.from_dlpack(Exporter(array, copy=None))
-    assert np.shares_memory(imported, array) and imported.tolist() == array.tolist()
+    imported_array = np.from_dlpack(Exporter(array, copy=None))
+    assert np.shares_memory(imported_array, array) and imported_array.tolist() == array.tolist()
 
 
 @pytest.mark.parametrize("copy", [None, False, True])
 def test_only_copy_equal_to_true_makes_a_copy(copy):
     array = np.arange(6.0)
-    imported = np.from_dlpack(Exporter(array), copy=copy)
-    assert np.shares_memory(imported, array) == (copy is not True) and imported.tolist() == array.tolist()
+    imported_array = np.from_dlpack(Exporter(array), copy=copy)
+    assert np.shares_memory(imported_array, array) == (copy is not True) and imported_array.tolist() == array.tolist()
     flags = read_struct(to_capsule(array, max_version=(1, 0), copy=copy)).flags
     assert flags == (IS_COPIED if copy else 0)
 
@@ -186,8 +186,8 @@ def test_only_copy_equal_to_true_makes_a_copy(copy):
 def test_a_copy_of_a_read_only_array_may_be_written_to():
     array = np.arange(6.0)
     array.flags.writeable = False
-    imported = np.from_dlpack(Exporter(array), copy=True)
-    imported[0] = 9
+    imported_array = np.from_dlpack(Exporter(array), copy=True)
+    imported_array[0] = 9
     assert array[0] == 0
 
 
@@ -302,10 +302,10 @@ def test_a_refused_array_is_released():
 def test_the_consumer_keeps_the_array_alive():
     array = np.arange(6.0)
     array_reference = weakref.ref(array)
-    imported = np.from_dlpack(Exporter(array))
+    imported_array = np.from_dlpack(Exporter(array))
     del array
-    assert array_reference() is not None and imported.tolist() == [0, 1, 2, 3, 4, 5]
-    del imported
+    assert array_reference() is not None and imported_array.tolist() == [0, 1, 2, 3, 4, 5]
+    del imported_array
     assert array_reference() is None
 
 
@@ -320,27 +320,27 @@ def torch():
 @pytest.mark.parametrize("name", [*NATIVE_TYPES, *TORCH_ML_DTYPES])
 def test_torch_shares_the_memory_of_every_supported_type(torch, name):
     array = make_array(name)
-    imported = torch.from_dlpack(Exporter(array))
-    assert imported.dtype == getattr(torch, name) and tuple(imported.shape) == array.shape
-    assert imported.data_ptr() == array.__array_interface__["data"][0]
-    assert imported.view(torch.uint8).numpy().tobytes() == array.tobytes()
+    imported_tensor = torch.from_dlpack(Exporter(array))
+    assert imported_tensor.dtype == getattr(torch, name) and tuple(imported_tensor.shape) == array.shape
+    assert imported_tensor.data_ptr() == array.__array_interface__["data"][0]
+    assert imported_tensor.view(torch.uint8).numpy().tobytes() == array.tobytes()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
 def test_torch_imports_any_shape_and_forward_strides(torch, layout, name):
     array = layout(np.arange(72).reshape(3, 4, 6).astype(dtype_of(name)))
-    imported = torch.from_dlpack(Exporter(array))
-    assert tuple(imported.shape) == array.shape and imported.tolist() == array.tolist()
+    imported_tensor = torch.from_dlpack(Exporter(array))
+    assert tuple(imported_tensor.shape) == array.shape and imported_tensor.tolist() == array.tolist()
 
 
 @pytest.mark.parametrize("fixed_arguments", [{}, {"copy": None}], ids=["versioned", "legacy"])
 def test_torch_releases_the_array(torch, fixed_arguments):
     array = np.arange(6, dtype=np.float32)
     references_before = sys.getrefcount(array)
-    imported = torch.from_dlpack(Exporter(array, **fixed_arguments))
-    imported_slice = imported[2:]
-    del imported
+    imported_tensor = torch.from_dlpack(Exporter(array, **fixed_arguments))
+    imported_slice = imported_tensor[2:]
+    del imported_tensor
     assert sys.getrefcount(array) == references_before + 1
     del imported_slice
     gc.collect()

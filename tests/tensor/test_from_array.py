@@ -19,7 +19,7 @@ from onnxwire import TensorProto, from_array
 
 DATA_TYPES = stored_tensors.DATA_TYPES
 EVERY_TYPE = pytest.mark.parametrize("data_type", DATA_TYPES.values(), ids=DATA_TYPES)
-# The types whose elements take whole bytes.
+# The types of numbers that take whole bytes.
 EVERY_WHOLE_BYTE_TYPE = pytest.mark.parametrize(
     "name", [name for name in DATA_TYPES if stored_tensors.BITS[DATA_TYPES[name]] >= 8 and name != "STRING"]
 )
@@ -179,9 +179,9 @@ def test_a_tensor_that_was_added_to_a_model_is_saved_with_it(n, tmp_path):
     model.graph.initializer.append(from_array(array, "w"))
     model.graph.node.add().attribute.add(name="value").t.CopyFrom(from_array(array[::-1]))
     onnxwire.save(model, tmp_path / "m.onnx")
-    loaded = onnx.load(tmp_path / "m.onnx")
-    stored_tensors.assert_same_array(onnx.numpy_helper.to_array(loaded.graph.initializer[0]), array)
-    stored_tensors.assert_same_array(onnx.numpy_helper.to_array(loaded.graph.node[0].attribute[0].t), array[::-1])
+    loaded_model = onnx.load(tmp_path / "m.onnx")
+    stored_tensors.assert_same_array(onnx.numpy_helper.to_array(loaded_model.graph.initializer[0]), array)
+    stored_tensors.assert_same_array(onnx.numpy_helper.to_array(loaded_model.graph.node[0].attribute[0].t), array[::-1])
 
 
 def test_an_encoding_does_not_change_with_the_array():

@@ -98,7 +98,9 @@ def test_an_array_of_a_typed_field_in_pieces_is_complete(data_type, data):
     for first_is_packed in (True, False):
         for second_is_packed in (True, False):
             our_tensor = TensorProto.FromString(
-                first_part.typed(first_is_packed) + tensor.message() + second_part.typed(second_is_packed)
+                first_part.typed_records(first_is_packed)
+                + tensor.message()
+                + second_part.typed_records(second_is_packed)
             )
             stored_tensors.assert_same_array(our_tensor.numpy(), tensor.array())
 

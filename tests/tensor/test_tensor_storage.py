@@ -64,7 +64,7 @@ def test_raw_data_is_not_copied(name):
 @pytest.mark.parametrize("name", ["FLOAT", "COMPLEX64", "DOUBLE", "COMPLEX128"])
 def test_one_packed_run_of_floats_is_not_copied(name):
     tensor = sample_tensor(name)
-    data = tensor.message(tensor.typed())
+    data = tensor.message(tensor.typed_records())
     our_tensor = TensorProto.FromString(data)
     assert address(our_tensor.numpy()) == address(np.frombuffer(data, np.uint8)) + data.index(tensor.raw)
     assert not our_tensor.numpy().flags.writeable
