@@ -112,7 +112,7 @@ class Relocation:
     prepares the files, and `publish` renames them into place once the model is prepared too. The end of the block
     determines the outcome from the disk, so a Ctrl-C may occur at any time: if the new model is in place, the old files
     are removed, else they are restored.
-    All paths are used relative to the model's open folder; no link in it is followed.
+    All paths are used relative to the model's open folder, and no link below it is followed.
     Raises TensorError for an inconsistent tensor that must be moved, SaveError for a file that may not be overwritten,
     FieldValueError for an invalid file name, FieldTypeError if the model is not saved to a regular file.
     """
@@ -495,7 +495,7 @@ def _make_chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
     # The last suffix tried for each stem: millions of tensors may have the same name.
     numbers: dict[str, int] = {}
 
-    def name_of(info: TensorInfo) -> str:
+    def make_unique_name(info: TensorInfo) -> str:
         stem = _UNSAFE_NAME_CHARS.sub("_", info.name or info.path)[-_MAX_NAME_CHARS:].strip(".") or "tensor"
         name, folded = location.replace("{name}", stem), stem.casefold()
         while name.casefold() in used_names:
@@ -504,7 +504,7 @@ def _make_chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
         used_names.add(name.casefold())
         return name
 
-    return name_of
+    return make_unique_name
 
 
 def _own_data_files(path: str, cls: type[Message]) -> set[Identity]:

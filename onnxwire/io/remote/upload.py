@@ -1,4 +1,4 @@
-"""Save to an address: as a multipart upload, complete or not at all."""
+"""Upload a file to an address."""
 
 from __future__ import annotations
 
