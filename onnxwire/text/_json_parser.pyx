@@ -344,7 +344,7 @@ cdef class JsonParser(Tokenizer):
 def parse_json(message, text, *, ignore_unknown=False):
     """Read JSON into an empty message, which may be partly filled after an error.
 
-    message: a message of onnxwire, or any object with protobuf's Python API.
+    message: a message of onnxwire, or any object with protobuf's Python API. text, ignore_unknown: as for `from_json`.
     """
     cdef JsonParser parser = JsonParser(text, converter_of, ignore_unknown, True)  # True: JSON
     parser.path.append(message)
