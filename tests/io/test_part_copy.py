@@ -16,7 +16,7 @@ from served_models import model
 
 import onnxwire as ow
 from onnxwire.io.remote import part_copy
-from onnxwire.io.remote.part_copy import SourceRange, SentPart, plan_parts
+from onnxwire.io.remote.part_copy import SentPart, SourceRange, plan_parts
 
 MIB = 1 << 20
 MODEL_PIECES = model([8 * MIB] * 4, nodes=30)
