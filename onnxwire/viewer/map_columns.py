@@ -12,7 +12,7 @@ from onnxwire.arrow._columns import Columns
 from onnxwire.arrow.arrow_table import columns_of
 from onnxwire.arrow.tables import TABLES
 from onnxwire.messages import ModelProto
-from onnxwire.viewer._column_ids import Ids, numbers
+from onnxwire.viewer._column_ids import Ids, integers_of
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
@@ -465,7 +465,7 @@ def _set_values(target: Array, values: Array, numbers: Any) -> None:
 
 def _read_integers(columns: Columns, name: str) -> Array:
     """Return a column of integers; -1 for null."""
-    return np.frombuffer(numbers(columns, name), np.int64)
+    return np.frombuffer(integers_of(columns, name), np.int64)
 
 
 def _read_cell(columns: Columns, name: str, row: int) -> str:
