@@ -125,7 +125,9 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
 
 
 def _map_file_object(file: IO[bytes], may_map: bool) -> Document:
-    """Return a document of a file object: mapped, if possible and at its beginning, else read from its position.
+    """Return a document of a file object: mapped, if it is a regular file at its beginning and may be mapped.
+
+    Otherwise the file object is read from its position.
 
     Raises SourceError if reading fails, TypeError if the file object does not return bytes.
     """
