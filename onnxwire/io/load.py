@@ -100,7 +100,7 @@ def _open_root(document: Document, type: type[MessageT]) -> MessageT:
         if reason is None:
             raise
         raise DecodeError(reason, 0, "", document.name) from error
-    # The fields of a ModelProto are distinctive, so it is examined only if `_is_doubtful`; other types are in any case.
+    # A ModelProto has distinctive fields, so it is examined only if `_is_doubtful`. Other types are always examined.
     if message._is_doubtful or type is not ModelProto:
         from onnxwire.io.sniff import describe_type_mismatch
 

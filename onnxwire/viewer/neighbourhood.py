@@ -26,9 +26,9 @@ class Connections:
     """The producers and consumers of the values of a graph.
 
     producer, initializers, sparse_initializers, inputs: the index of the node, initializer, sparse initializer or input
-    that a name refers to, by name. outputs: the outputs of the graph. consumers: the indices of the nodes that use a
-    value, in order, including nodes that use it only inside their subgraphs, by name. captured: the outer values that
-    the subgraphs of a node use, by index of the node.
+    that a name refers to, by name. outputs: the outputs of the graph. consumers: by name of a value, the indices of the
+    nodes that use it, in order, including nodes that use it only inside their subgraphs. captured: by index of a node,
+    the outer values that its subgraphs use.
     """
 
     def __init__(self, scope: Scope) -> None:
