@@ -14,7 +14,7 @@ from onnxwire.tensor.payload_layout cimport ABSENT, Layout, TensorSlots, find_sl
 from os.path import join
 
 cdef enum:
-    BATCH_ROWS = 1024        # rows per call of `read_batch`, during which other threads wait for the lock
+    BATCH_ROWS = 1024        # rows per call of `read_batch`; other threads can run between the calls
 
 
 cdef struct Row:
@@ -35,7 +35,7 @@ cdef class TensorRows:
     cdef Paths paths
     cdef object describe
     cdef Row* rows
-    cdef Py_ssize_t n
+    cdef Py_ssize_t n            # number of rows
     cdef Py_ssize_t capacity
     cdef list names
     cdef list shapes

@@ -41,7 +41,7 @@ _UNSUPPORTED_ERRORS = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EACCES, ge
 class AtomicFile:
     """A file that is written atomically: `with AtomicFile(path) as target: target.write(data)`.
 
-    path: the file to create or replace. size: its number of bytes, if known, which the error for a full disk contains.
+    path: the file to create or replace. size: its number of bytes, if known, for the error of a full disk.
     progress: called with the number of bytes written so far. The with statement returns a `FileWriter`.
 
     The data is written to a new file in the same directory. If the block ends without an exception, the new file is
@@ -65,7 +65,7 @@ class AtomicFile:
     folder: an open folder that contains the file; only the path's last component is then used, and a link there is
     replaced, not followed. The caller closes the folder.
 
-    Raises SaveError for any failure to write. SourceError, and exceptions of the block or `progress`, pass through.
+    Raises SaveError for any failure to write. Exceptions of the block and of `progress` pass through.
     """
 
     def __init__(
@@ -333,7 +333,7 @@ class AtomicFile:
         self.identity = identity_of(self._old_status)
 
     def _link(self) -> None:
-        """Link the nameless file to a temporary name, or copy it to a file with such a name."""
+        """Link the nameless file to a temporary name, or copy it to a file with a temporary name."""
         assert self.folder is not None
         nameless = self._descriptor
         self._temporary_name = temporary_name(self.name)
@@ -470,7 +470,7 @@ def temporary_name(name: str) -> str:
 
 
 def _remove_stale(folder: Folder, name: str) -> None:
-    """Remove temporary files of killed saves to the same name: those that no process locks. No-op on Windows."""
+    """Remove temporary files of killed saves to the same name: those that no process has locked. No-op on Windows."""
     if sys.platform == "win32":
         return
     prefix = temporary_prefix(name)

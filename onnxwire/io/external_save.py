@@ -60,7 +60,7 @@ class _DataFile:
         self.number = number
         self.size = 0  # in bytes, after the payloads so far
         self.payloads: list[tuple[int, WriteArgument]] = []  # offset, payload; ascending
-        self.atomic: AtomicFile | None = None  # the writer of this file
+        self.atomic_file: AtomicFile | None = None  # the writer of this file
         self.old_name = ""  # the temporary name of the replaced file
         self.existing_state: tuple[int, ...] = ()  # the `_file_state` of the existing file at this location
         self._align = align
@@ -112,7 +112,7 @@ class Relocation:
     prepares the files, and `publish` renames them into place once the model is prepared too. The end of the block
     determines the outcome from the disk, so a Ctrl-C may occur at any time: if the new model is in place, the old files
     are removed, else they are restored.
-    All paths are used relative to the model's open folder; no link in it is followed.
+    All paths are used relative to the model's open folder, and no link below it is followed.
     Raises TensorError for an inconsistent tensor that must be moved, SaveError for a file that may not be overwritten,
     FieldValueError for an invalid file name, FieldTypeError if the model is not saved to a regular file.
     """
@@ -333,19 +333,19 @@ class Relocation:
                 else lambda n_payload_bytes, offset=n_written: progress(offset + n_payload_bytes)
             )
             path, folder = self._path(file.location), self._open_folder_of(file)
-            file.atomic = atomic = AtomicFile(path, file.size, report, folder=folder, in_place=False)
-            target = atomic.open()
+            file.atomic_file = atomic_file = AtomicFile(path, file.size, report, folder=folder, in_place=False)
+            target = atomic_file.open()
             try:
                 file.write(target)
                 target.finish()
                 if self._checksum:
-                    digests.append(_digest(target.descriptor, atomic.path))
+                    digests.append(_digest(target.descriptor, atomic_file.path))
             except BaseException as error:
-                atomic.abandon(error)
+                atomic_file.abandon(error)
                 raise
-            atomic.prepare()
+            atomic_file.prepare()
             # There may be more files than a process may have open.
-            atomic.close()
+            atomic_file.close()
             file.payloads.clear()
             n_written += file.size
         if digests:
@@ -376,20 +376,20 @@ class Relocation:
     def publish(self) -> None:
         """Rename the files into place. Old files keep a temporary name until the block ends."""
         for file in self._files:
-            assert file.atomic is not None
-            file.atomic.folder = folder = self._open_folder_of(file)
+            assert file.atomic_file is not None
+            file.atomic_file.folder = folder = self._open_folder_of(file)
             try:
                 if folder.status(file.name) is not None:
                     # The name is recorded before the rename, so that a KeyboardInterrupt can't lose it.
                     file.old_name = temporary_name(file.name) + _OLD_SUFFIX
                     folder.replace(file.name, file.old_name)
                     if not self._overwrite and _file_state(folder.status(file.old_name)) != file.existing_state:
-                        raise _not_owned_error(file.atomic.path)
+                        raise _not_owned_error(file.atomic_file.path)
             except Error:
                 raise
             except OSError as error:
-                raise SaveError.from_os_error(error, file.atomic.path) from None
-            file.atomic.publish()
+                raise SaveError.from_os_error(error, file.atomic_file.path) from None
+            file.atomic_file.publish()
 
     def _end(self) -> None:
         """Remove the old files if the new model is in place; else restore them."""
@@ -411,18 +411,18 @@ class Relocation:
 
     def _undo_file(self, file: _DataFile) -> None:
         """Remove the new file, and give the old one its name again."""
-        atomic = file.atomic
-        if atomic is None:
+        atomic_file = file.atomic_file
+        if atomic_file is None:
             return
-        atomic.folder = folder = self._folder(file.folder)
-        is_new = atomic.is_replaced
+        atomic_file.folder = folder = self._folder(file.folder)
+        is_new = atomic_file.is_replaced
         if file.old_name and folder.status(file.old_name) is not None:
             # A file that another process created in the meantime is not removed.
             if is_new or folder.status(file.name) is None:
                 folder.replace(file.old_name, file.name)
         elif is_new:
             folder.unlink(file.name)
-        atomic.abandon()
+        atomic_file.abandon()
 
     def _remove_old_files(self) -> None:
         """Remove the replaced files, and the remains of killed saves, because the new model is in place."""
@@ -495,7 +495,7 @@ def _make_chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
     # The last suffix tried for each stem: millions of tensors may have the same name.
     numbers: dict[str, int] = {}
 
-    def name_of(info: TensorInfo) -> str:
+    def make_unique_name(info: TensorInfo) -> str:
         stem = _UNSAFE_NAME_CHARS.sub("_", info.name or info.path)[-_MAX_NAME_CHARS:].strip(".") or "tensor"
         name, folded = location.replace("{name}", stem), stem.casefold()
         while name.casefold() in used_names:
@@ -504,7 +504,7 @@ def _make_chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
         used_names.add(name.casefold())
         return name
 
-    return name_of
+    return make_unique_name
 
 
 def _own_data_files(path: str, cls: type[Message]) -> set[Identity]:

@@ -58,9 +58,8 @@ def load(
     a public server to a private address, or from https to http, are always refused. Addresses of buckets, such as
     s3://, need the extra `remote`.
     untrusted: refuse every redirect of an HTTP server, also for external data that is opened later, except those to
-    servers that allow_hosts names. The address itself is the caller's choice. The environment variable
-    ONNXWIRE_UNTRUSTED=1 sets this for all models. Files that a model names are restricted to its folder and
-    external_root in any case.
+    servers that allow_hosts names. ONNXWIRE_UNTRUSTED=1 in the environment sets this for all models. Files that a model
+    names are restricted to its folder and external_root in any case.
     The view is a context manager that closes the document and its external data files. Only the records of the root
     message are scanned at this point.
     Raises SourceError for a file that can't be opened, and DecodeError for bytes that are empty, damaged, or not a
@@ -101,7 +100,7 @@ def _open_root(document: Document, type: type[MessageT]) -> MessageT:
         if reason is None:
             raise
         raise DecodeError(reason, 0, "", document.name) from error
-    # The tags of a ModelProto are distinctive, so only a doubtful one is examined. Messages of other types always are.
+    # A ModelProto has distinctive fields, so it is examined only if `_is_doubtful`. Other types are always examined.
     if message._is_doubtful or type is not ModelProto:
         from onnxwire.io.sniff import describe_type_mismatch
 

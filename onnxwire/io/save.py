@@ -98,8 +98,8 @@ def save(
     Data files are in or below the folder of the path itself. So if there are any, a symbolic link to a model in another
     folder is replaced, not followed.
     path may also be an address, such as s3://bucket/model.onnx, or, with `store`, a name in the store: the file is
-    uploaded in parts, and appears when the upload is complete. store, storage_options: as for `load`; they exclude
-    `external`.
+    uploaded, and appears when the upload is complete; only a plain HTTP server may store an incomplete file.
+    store, storage_options: as for `load`; they exclude `external`.
     inline_align: begin each inline payload of `threshold` bytes or more at a multiple of this number of bytes, with
     padding that readers skip.
 

@@ -83,9 +83,9 @@ def describe_foreign_format(document: Document) -> str | None:
 
 
 def _is_graph_def(document: Document) -> bool:
-    """Return whether a document begins with a TensorFlow NodeDef: name, op, input, and an entry of the map `attr`.
+    """Return whether a document begins with a TensorFlow NodeDef: name, op, and later an entry of the map `attr`.
 
-    In ONNX's GraphProto the same bytes would be a node whose first attribute has the float field `f` as a message.
+    In ONNX's GraphProto these bytes would be a node whose first attribute has the float field `f` with wire type LEN.
     """
     if not len(document):
         return False

@@ -43,17 +43,17 @@ def open_document(
         if store is not None or is_address(source):
             from onnxwire.io.remote.remote_document import open_remote
 
-            def map_file(descriptor: int, name: str) -> Document:
+            def map_cached_file(descriptor: int, name: str) -> Document:
                 return _map_cached(descriptor, name, mmap)
 
-            return open_remote(source, store, storage_options, cache, allow_hosts, untrusted, map_file=map_file)
+            return open_remote(source, store, storage_options, cache, allow_hosts, untrusted, map_file=map_cached_file)
     if storage_options is not None or allow_hosts is not None:
         name = "storage_options=" if storage_options is not None else "allow_hosts="
         raise TypeError(f"{name} applies to addresses only, such as s3://bucket/model.onnx")
     if isinstance(source, str) or hasattr(source, "__fspath__"):
         return refuse_empty(_map_path(os.fsdecode(source), mmap))
     if hasattr(source, "read") and not _has_buffer(source):
-        return refuse_empty(_map_file(source, mmap))  # type: ignore[arg-type]
+        return refuse_empty(_map_file_object(source, mmap))  # type: ignore[arg-type]
     try:
         return Document(source, f"<{type(source).__name__}>")  # type: ignore[arg-type]
     except (BufferError, ValueError) as error:
@@ -125,8 +125,10 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
     return Document(mapping, name, mapping, os.dup(descriptor))
 
 
-def _map_file(file: IO[bytes], may_map: bool) -> Document:
-    """Return a document of a file object: mapped, if it is a plain file at its beginning, else read from its position.
+def _map_file_object(file: IO[bytes], may_map: bool) -> Document:
+    """Return a document of a file object: mapped, if it is a regular file at its beginning and may be mapped.
+
+    Otherwise the file object is read from its position.
 
     Raises SourceError if reading fails, TypeError if the file object does not return bytes.
     """

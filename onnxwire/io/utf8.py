@@ -6,8 +6,8 @@ from __future__ import annotations
 def valid_text(name: str) -> str:
     """Return a name as valid UTF-8 text.
 
-    Invalid bytes are escaped as in \\xff. If a lone surrogate of the name encodes no byte, all lone surrogates are
-    escaped as in \\udc00, including those that encode bytes.
+    Lone surrogates that encode bytes (`surrogateescape`) are escaped as in \\xff. If the name contains another lone
+    surrogate, all are escaped as in \\udc00.
     """
     try:
         data = name.encode("utf-8", "surrogateescape")

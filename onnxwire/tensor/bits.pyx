@@ -8,6 +8,8 @@ on reading), so elements can be viewed as any of these: `out.view(ml_dtypes.int4
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint64_t
 
+from onnxwire.errors import count_text
+
 cdef extern from "bits.h" nogil:
     void ow_unpack(const uint8_t* p, const uint8_t* end, int shift, uint8_t* out, size_t n, int bits)
     void ow_pack(const uint8_t* p, uint8_t* out, size_t n, int bits)
@@ -46,7 +48,10 @@ cdef int unpack_buffer(Py_buffer* packed, Py_buffer* elements, int bits, Py_ssiz
     # No buffer has 2**61 bytes, so these products can't overflow.
     n_stored = <uint64_t>packed.len * 8 / bits
     if start < 0 or <uint64_t>start > n_stored or <uint64_t>n > n_stored - start:
-        raise ValueError(f"{packed.len} bytes contain {n_stored} elements of {bits} bits, not {n} from index {start}")
+        raise ValueError(
+            f"source has {count_text(packed.len, 'byte')} with {count_text(n_stored, 'element')} of {bits} bits; "
+            f"requested: {n:,} from index {start:,}"
+        )
     if n == 0:
         return 0
     p += <uint64_t>start * bits / 8
@@ -87,7 +92,10 @@ cdef int pack_buffer(Py_buffer* elements, Py_buffer* packed, int bits) except -1
     check_elements(elements, bits)
     required_bytes = (<uint64_t>n * bits + 7) / 8
     if <uint64_t>packed.len != required_bytes:
-        raise ValueError(f"{n} elements of {bits} bits take {required_bytes} bytes, not {packed.len}")
+        raise ValueError(
+            f"out has {count_text(packed.len, 'byte')}; required for {count_text(n, 'element')} of {bits} bits: "
+            f"{required_bytes:,}"
+        )
     if n < MIN_NOGIL_ELEMENTS:
         ow_pack(p, out, n, bits)
     else:

@@ -25,7 +25,7 @@ def clear_elements(tensor: TensorProto) -> None:
 
 
 def share_elements(tensor: TensorProto, source: TensorProto) -> None:
-    """Replace a tensor's elements with those of another, in the same field.
+    """Replace a tensor's elements with those of `source`, stored in the field in which `source` stores them.
 
     Unknown fields are replaced too. Other fields stay unchanged.
     """

@@ -99,7 +99,7 @@ cdef class JsonParser(Tokenizer):
     cdef int read_field(self, message, Entry entry) except -1:
         """Read a field's value, which is not null."""
         cdef list values = []
-        cdef bint is_last = False
+        cdef bint is_last_element = False
         cdef Py_ssize_t n_pending = 0
         if not entry.is_repeated:
             if entry.type == MESSAGE:
@@ -115,20 +115,20 @@ cdef class JsonParser(Tokenizer):
         if self.peek() == c"]":
             self.pos += 1
             return 0
-        while not is_last:
+        while not is_last_element:
             if self.is_null():
                 raise self.error("null can't be an element of a repeated field", entry, n_pending)
             if entry.type == MESSAGE:
                 self.read_message(self.enter(message, entry), entry.table)
-                is_last = not self.has_next(c"]")
+                is_last_element = not self.has_next(c"]")
                 self.leave()
                 continue
             value = self.read_value(entry, n_pending)
-            is_last = not self.has_next(c"]", entry, n_pending)
+            is_last_element = not self.has_next(c"]", entry, n_pending)
             if value is not None:
                 values.append(value)
             n_pending = len(values)
-            if n_pending == MAX_PENDING or is_last:
+            if n_pending == MAX_PENDING or is_last_element:
                 getattr(message, entry.name).extend(values)
                 values.clear()
                 n_pending = 0
@@ -344,7 +344,7 @@ cdef class JsonParser(Tokenizer):
 def parse_json(message, text, *, ignore_unknown=False):
     """Read JSON into an empty message, which may be partly filled after an error.
 
-    message: a message of onnxwire, or any object with protobuf's Python API.
+    message: a message of onnxwire, or any object with protobuf's Python API. text, ignore_unknown: as for `from_json`.
     """
     cdef JsonParser parser = JsonParser(text, converter_of, ignore_unknown, True)  # True: JSON
     parser.path.append(message)

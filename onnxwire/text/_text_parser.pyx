@@ -29,7 +29,7 @@ cdef inline bint is_quotation_mark(int c) noexcept:
 @cython.internal
 cdef class TextParser(Tokenizer):
     """The parser of one text in protobuf's text format."""
-    cdef set retired     # the retired fields that were reported, as pairs of the message's descriptor and the name
+    cdef set reported_fields  # the retired fields that were reported, as pairs of the message's descriptor and the name
 
     cdef int read_message(self, message, dict table, int closer) except -1:
         """Read the fields of a message, and its closing bracket.
@@ -209,8 +209,8 @@ cdef class TextParser(Tokenizer):
             return 0
         if name not in getattr(descriptor, "retired_names", ()):
             raise self.error(unknown_field_reason(descriptor, name, table))
-        if (descriptor, name) not in self.retired:
-            self.retired.add((descriptor, name))
+        if (descriptor, name) not in self.reported_fields:
+            self.reported_fields.add((descriptor, name))
             error = self.error(f"{descriptor.name} no longer has the field {name!r}; it is skipped")
             warnings.warn(str(error), RetiredFieldWarning, stacklevel=2)
         return 0
@@ -264,9 +264,9 @@ cdef class TextParser(Tokenizer):
 def parse_text(message, text, *, ignore_unknown=False):
     """Read the text format into an empty message, which may be partly filled after an error.
 
-    message: a message of onnxwire, or any object with protobuf's Python API.
+    message: a message of onnxwire, or any object with protobuf's Python API. text, ignore_unknown: as for `from_text`.
     """
     cdef TextParser parser = TextParser(text, converter_of, ignore_unknown, False)  # False: not JSON
-    parser.retired = set()
+    parser.reported_fields = set()
     parser.path.append(message)
     parser.read_message(message, parser.table_of(message.DESCRIPTOR), END)

@@ -359,7 +359,7 @@ cdef class Tokenizer:
 
         entry: the field of the message that has the fault. n_pending: number of values of a repeated field that were
         read before the fault and are not yet in the message; NO_INDEX if the fault concerns the whole field. position:
-        another line and column to report, as a result of the method `position`.
+        another line and column to report, as `position` returns them.
         """
         cdef list names = []
         cdef Entry path_entry

@@ -57,7 +57,7 @@ class LongValue:
 def present_fields(message: Message) -> Iterator[tuple[FieldDescriptor, Iterable[Any]]]:
     """Yield each present field, in order of field numbers, with its values; a singular field has one.
 
-    A value is that of the attribute, or a LongValue.
+    Strings and bytes of more than SMALL_BYTES are LongValues.
     """
     span = message._span
     if span is not None and span[1] - span[0] <= SMALL_BYTES:

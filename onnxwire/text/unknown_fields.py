@@ -21,7 +21,7 @@ from onnxwire.engine.record_walk import walk_records
 
 _MAX_UNKNOWN_DEPTH = 10  # maximum depth to which protoc prints unknown bytes as messages
 
-Record = tuple[int, int, int, int | None]  # wire type, start and end of the value, raw value
+Record = tuple[int, int, int, int | None]  # wire type, start and end of the value, its bits or None as in `read_record`
 Line = str | tuple[str, Payload]  # whole lines, or the start of a line and the bytes to print after it
 
 
@@ -134,7 +134,7 @@ class _UnknownFields:
     def find_in_record(
         self, document: Document, number: int, wire: int, value: int, next_start: int, raw: int | None
     ) -> Iterable[Record]:
-        """Return the unknown fields in a record: (wire type, start and end of the value, raw value)."""
+        """Return the unknown fields in a record, as `Record`."""
         field = self.fields.get(number)
         if field is None or not field.accepts(wire):
             return [(wire, value, next_start, raw)]

@@ -214,7 +214,7 @@ def _parse(field: FieldDescriptor, text: str) -> object:
     if field.enum_type is not None:
         if text in field.enum_type.values_by_name:
             return field.enum_type.values_by_name[text].number
-        return _number(text, int, f"is not one of {', '.join(field.enum_type.values_by_name)}")
+        return _parse_number(text, int, f"is not one of {', '.join(field.enum_type.values_by_name)}")
     if field.name in TYPE_FIELDS and (text.upper() in TensorProto.DataType.keys()):  # noqa: SIM118
         return TensorProto.DataType.Value(text.upper())
     if field.type == field.TYPE_BOOL:
@@ -222,11 +222,11 @@ def _parse(field: FieldDescriptor, text: str) -> object:
             raise EditError(f"{_shorten(text)!r} is neither true nor false")
         return text in ("true", "1")
     if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
-        return _number(text, float, "is not a number")
-    return _number(text, lambda digits: int(digits, 0), "is not a whole number")
+        return _parse_number(text, float, "is not a number")
+    return _parse_number(text, lambda digits: int(digits, 0), "is not a whole number")
 
 
-def _number(text: str, parse: Callable[[str], Any], fault: str) -> Any:
+def _parse_number(text: str, parse: Callable[[str], Any], fault: str) -> Any:
     """Parse a number. fault: the end of the error message for other texts."""
     try:
         return parse(text.strip())
@@ -298,7 +298,7 @@ def _set_tensor(target: Resolved, text: str, keep_type: bool) -> None:
         array = read_npy(text[1:])
     else:
         array = tensor.numpy(writable=True)
-        value: Any = text if array.dtype == object else _number(text, _element_parser(array), "is not a number")
+        value: Any = text if array.dtype == object else _parse_number(text, _element_parser(array), "is not a number")
         try:
             with np.errstate(over="raise", invalid="raise"):
                 array[target.index] = value

@@ -77,14 +77,14 @@ def change_dimensions(
     inference, and the changes. Raises PathError for a variable or input that does not exist, EditError for changes that
     contradict each other, sizes that no dimension can have, and names of variables that are not identifiers.
     """
-    change = _DimensionChange(model)
+    plan = _Plan(model)
     for old, new in (renames or {}).items():
-        change.rename(old, _check_variable(new))
+        plan.rename(old, _check_variable(new))
     for name, size in sizes.items():
-        change.set(name, _parse_dimension(size))
+        plan.set(name, _parse_dimension(size))
     if dynamic is not None:
-        change.make_dynamic(_check_variable(dynamic))
-    return change.apply(infer)
+        plan.make_dynamic(_check_variable(dynamic))
+    return plan.apply(infer)
 
 
 def _check_variable(text: str) -> str:
@@ -105,8 +105,8 @@ def _parse_dimension(size: str | int) -> str | int:
     return number
 
 
-class _DimensionChange:
-    """The changes to one model: collected first, then applied together.
+class _Plan:
+    """The planned changes of one model, which `apply` makes together.
 
     new_values: the new values of variables. positions: by name of an input and index, a dimension without a variable
     and its new value. inputs: the inputs that are not initializers, by name. variables: all variables of the main

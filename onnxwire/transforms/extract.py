@@ -222,9 +222,10 @@ class _Plan:
             if may_use_model_inputs
             else "the outputs can't be computed from these inputs alone: they also need"
         )
+        pronouns = ("it", "it") if len(missing_names) == 1 else ("these", "them")
         return PathError(
-            f"{reason} {', '.join(descriptions)}{ending}; add these to the inputs, "
-            "or values between them and the outputs",
+            f"{reason} {', '.join(descriptions)}{ending}; add {pronouns[0]} to the inputs, "
+            f"or values between {pronouns[1]} and the outputs",
             "",
             self._source,
         )

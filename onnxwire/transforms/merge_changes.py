@@ -42,7 +42,7 @@ class Conflict:
     """Changes of both sides that contradict each other, or a fault that only the merged model has.
 
     kind, name: the kind and name of the element: "node", "tensor", "input", "opset", "metadata", ...; "field" for a
-    field whose elements have no names; "order" for the order of inputs or outputs. For a fault, the severity and id of
+    field without named elements; "order" for the order of inputs or outputs. For a fault, the severity and id of
     the rule. path: the path of the graph or function that contains the element, "" for the model; for a fault, its
     path. ours, theirs: the action of each side, such as "changed" or "removed"; for a fault, its text and "".
     """
@@ -73,7 +73,7 @@ def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tup
     they produce. Changes inside functions, and inside the graphs of If, Loop and Scan, are merged likewise.
     If both sides changed one element in different ways, this is a conflict, and the merged model contains the element
     of `ours`. There are more kinds of conflicts:
-        Both sides changed a field whose elements have no names, or the order of the inputs or outputs of a graph.
+        Both sides changed a field without named elements, or the order of the inputs or outputs of a graph.
         Their side changed unknown fields, which can't be copied.
         One side changed the version of an operator set, and the other changed or added nodes of its domain.
         One side removed a function or changed its inputs, outputs or attributes, and the other changed or added calls.

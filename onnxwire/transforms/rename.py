@@ -89,8 +89,9 @@ def _remove_annotations(scope: Scope, name: str) -> None:
 class _Scopes:
     """The graphs and functions of a model, at least those that mention some names; iteration yields (path, scope).
 
-    The main graph comes first. The scopes that see a scope follow it directly, so that a stack can store the enclosing
-    scopes of the current scope. Initialization graphs are last: unlike algorithms, they do not see the main graph.
+    The main graph comes first. The scopes that see a scope (`_sees`) follow it directly, so that a stack can store the
+    enclosing scopes of the current scope. Initialization graphs are last: unlike algorithms, they do not see the main
+    graph.
     If there are few names, a scan of the bytes skips messages that contain none of them. Models with training_info are
     not scanned, because the bindings are outside of the graphs to which they refer.
     """
@@ -317,7 +318,7 @@ def _check_graph(
 
 
 def _sees(path: str, outer_path: str) -> bool:
-    """Return whether a path inside a graph sees the values of the graph or function at another path.
+    """Return whether the graph at a path can use the values of the graph or function at another path.
 
     Source: onnx.proto, TrainingInfoProto: an algorithm runs as if it was appended to the main graph.
     """

@@ -2,7 +2,7 @@ from typing_extensions import Buffer
 
 from onnxwire.arrow._columns import Columns
 
-# Gives each new string, or list of strings, the next id, from 0 on; equal ones have the same id.
+# Assigns an id to each distinct string, or list of strings, from 0 on.
 class Ids:
     def __len__(self) -> int: ...
     # Returns (id of each row as int32, first row of each new id). salts: an integer for each row; rows with
@@ -13,4 +13,4 @@ class Ids:
     ) -> tuple[bytearray, list[int]]: ...
 
 # Returns the integers of a column as bytes of int64; -1 for a null.
-def numbers(columns: Columns, name: str) -> bytearray: ...
+def integers_of(columns: Columns, name: str) -> bytearray: ...

@@ -130,7 +130,7 @@ cdef class Ids:
 
 
 @critical_section
-def numbers(Columns columns not None, str name):
+def integers_of(Columns columns not None, str name):
     """Return the integers of a column as bytes of int64; -1 for a null."""
     cdef const Column* column = &columns.block.columns[<Py_ssize_t>columns.names.index(name)]
     cdef int64_t n = len(columns)

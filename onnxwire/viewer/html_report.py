@@ -147,7 +147,7 @@ def _group_of_name(name: str) -> str:
 
 
 def _draw_group(name: str, pieces: list[dict[str, Any]], rectangle: Rectangle, total: int) -> str:
-    """Return the SVG of the pieces of a group, below its title if there is space for the title.
+    """Return the SVG of the pieces of a group; several pieces are below its title if there is space for the title.
 
     total: the bytes of all groups.
     """

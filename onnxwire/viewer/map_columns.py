@@ -12,7 +12,7 @@ from onnxwire.arrow._columns import Columns
 from onnxwire.arrow.arrow_table import columns_of
 from onnxwire.arrow.tables import TABLES
 from onnxwire.messages import ModelProto
-from onnxwire.viewer._column_ids import Ids, numbers
+from onnxwire.viewer._column_ids import Ids, integers_of
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
@@ -215,7 +215,8 @@ class MapColumns:
     use_row, use_value, use_slot: for each input of a node, the node's row, the value's number and the input's index,
     sorted by row; after the inputs of a node come the values that the graphs in its attributes capture, with index -1.
     output_row, output_value, output_slot: the same for each output.
-    use_start: the first entry of each row, then the number of entries. first_use: the first entry of each value, or -1.
+    use_start: the index in `use_row` of each row's first entry, then len(use_row). first_use: the index of each value's
+    first entry, or -1.
     producer: the row that produces a value, or -1; producer_slot: the index of that output. type: each value's index
     into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: the numbers of elements
     and bytes of that initializer, else 0. own_parameters, own_bytes: the numbers for the tensors in a row's attributes,
@@ -464,7 +465,7 @@ def _set_values(target: Array, values: Array, numbers: Any) -> None:
 
 def _read_integers(columns: Columns, name: str) -> Array:
     """Return a column of integers; -1 for null."""
-    return np.frombuffer(numbers(columns, name), np.int64)
+    return np.frombuffer(integers_of(columns, name), np.int64)
 
 
 def _read_cell(columns: Columns, name: str, row: int) -> str:

@@ -25,17 +25,17 @@ _MAX_NAME_CHARS = 200  # maximum length of a label
 class Connections:
     """The producers and consumers of the values of a graph.
 
-    producer, initializers, sparse, inputs: the index of the node, initializer, sparse initializer or input that a name
-    refers to, by name. outputs: the outputs of the graph. consumers: the indices of the nodes that use a value, in
-    order, including nodes that use it only inside their subgraphs. captured: the outer values that the subgraphs of a
-    node use, by index of the node.
+    producer, initializers, sparse_initializers, inputs: the index of the node, initializer, sparse initializer or input
+    that a name refers to, by name. outputs: the outputs of the graph. consumers: by name of a value, the indices of the
+    nodes that use it, in order, including nodes that use it only inside their subgraphs. captured: by index of a node,
+    the outer values that its subgraphs use.
     """
 
     def __init__(self, scope: Scope) -> None:
         self.inputs, initializers, self.producer = definitions(scope)
         n_dense = len(scope.initializer) if isinstance(scope, GraphProto) else 0
         self.initializers = {name: index for name, index in initializers.items() if index < n_dense}
-        self.sparse = {name: index - n_dense for name, index in initializers.items() if index >= n_dense}
+        self.sparse_initializers = {name: index - n_dense for name, index in initializers.items() if index >= n_dense}
         self.outputs = {value.name for value in scope.output} if isinstance(scope, GraphProto) else set(scope.output)
         self.consumers: dict[str, list[int]] = {}
         # Cached by node, since scanning a million subgraphs takes a second.
@@ -54,7 +54,7 @@ class Connections:
         for kind, indices, element in (
             ("node", self.producer, "node[{}]"),
             ("weight", self.initializers, "initializer[{}]"),
-            ("weight", self.sparse, "sparse_initializer[{}].values"),
+            ("weight", self.sparse_initializers, "sparse_initializer[{}].values"),
         ):
             if name in indices:
                 return kind, f"{path}.{element.format(indices[name])}"
@@ -94,8 +94,8 @@ class Drawing:
     """Boxes, and edges between them.
 
     edges: the indices of two boxes, and the value. bends: the points at which each edge enters and leaves the rows that
-    it passes. width, height: the size, in pixels. values: indices of boxes by kind and name of the value. parallel: the
-    number of edges by the indices of both boxes.
+    it passes. width, height: the size, in pixels. value_boxes: indices of boxes by kind and name of the value.
+    edge_counts: the number of edges by the indices of both boxes.
     """
 
     boxes: list[Box] = field(default_factory=list)
@@ -103,29 +103,29 @@ class Drawing:
     bends: list[list[tuple[float, float]]] = field(default_factory=list)
     width: float = 0
     height: float = 0
-    values: dict[tuple[str, str], int] = field(default_factory=dict)
-    parallel: dict[tuple[int, int], int] = field(default_factory=dict)
+    value_boxes: dict[tuple[str, str], int] = field(default_factory=dict)
+    edge_counts: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def add_edge(self, start: int, end: int, value: str) -> bool:
         """Add an edge. Return False if there are 8 edges between the two boxes already."""
-        count = self.parallel.get((start, end), 0)
+        count = self.edge_counts.get((start, end), 0)
         if count >= _MAX_PARALLEL_EDGES:
             return False
-        self.parallel[start, end] = count + 1
+        self.edge_counts[start, end] = count + 1
         self.edges.append((start, end, _truncate(value)))
         return True
 
     def add_value_box(self, kind: str, name: str, path: str, limit: int) -> int | None:
         """Return the index of the box for a value; add it if it is new. None if there are `limit` boxes already."""
-        number = self.values.get((kind, name))
+        number = self.value_boxes.get((kind, name))
         if number is None and len(self.boxes) < limit:
-            number = self.values[kind, name] = len(self.boxes)
+            number = self.value_boxes[kind, name] = len(self.boxes)
             width = min(_PADDING + _CHAR_WIDTH * len(name), _WIDTH)
             self.boxes.append(Box(kind, _truncate(name), path, width=width, height=_VALUE_HEIGHT))
         return number
 
 
-def around(scope: Scope, path: str, connections: Connections, index: int, hops: int) -> Drawing:
+def draw_around(scope: Scope, path: str, connections: Connections, index: int, hops: int) -> Drawing:
     """Draw a node with its predecessors and successors up to `hops` steps away.
 
     scope, path: the graph or function, and its path. index: the index of the node there. hops: 0 or more. Draws up to

@@ -31,7 +31,7 @@ from onnxwire.messages import (
 )
 from onnxwire.tensor.dtypes import name_of
 from onnxwire.viewer.field_tree import MAX_ROWS
-from onnxwire.viewer.neighbourhood import Connections, Scope, around
+from onnxwire.viewer.neighbourhood import Connections, Scope, draw_around
 from onnxwire.viewer.tensor_queries import TensorQueries, shorten, tensor_row
 
 if TYPE_CHECKING:
@@ -290,7 +290,8 @@ class Queries(TensorQueries):
         """
         _, scope_path, index = self._resolve_node(path)
         connections = self._connections(scope_path)
-        drawing = around(self._resolve_scope(scope_path), scope_path, connections, index, min(max(hops, 0), _MAX_HOPS))
+        scope = self._resolve_scope(scope_path)
+        drawing = draw_around(scope, scope_path, connections, index, min(max(hops, 0), _MAX_HOPS))
         names = ("kind", "label", "path", "op_type", "x", "y", "width", "height", "hidden")
         boxes = [{name: getattr(box, name) for name in names} for box in drawing.boxes]
         return {

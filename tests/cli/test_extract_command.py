@@ -141,7 +141,7 @@ def test_names_with_commas_are_not_split(extract_part):
 
 def test_missing_inputs_are_reported(tmp_path, capsys):
     line = refusal(capsys, DIGITS, "--inputs", "relu_1", "--outputs", "logits", "-o", tmp_path / "part.onnx")
-    assert "they also need 'image' (read by node_Shape_0)" in line
+    assert "need 'image' (read by node_Shape_0); add it to the inputs, or values between it and the outputs" in line
     assert not (tmp_path / "part.onnx").exists()
 
 

@@ -16,7 +16,7 @@ from served_models import model
 
 import onnxwire as ow
 from onnxwire.io.remote import part_copy
-from onnxwire.io.remote.part_copy import CopiedPart, SentPart, plan_parts
+from onnxwire.io.remote.part_copy import SentPart, SourceRange, plan_parts
 
 MIB = 1 << 20
 MODEL_PIECES = model([8 * MIB] * 4, nodes=30)
@@ -227,9 +227,9 @@ def test_planned_parts_cover_the_encoding_and_have_at_least_5_mib_except_the_las
     assert all(part.size >= 5 * MIB for part in parts[:-1])
     flat_parts: list[object] = []
     for part in parts:
-        flat_parts += [part] if isinstance(part, CopiedPart) else part.pieces
+        flat_parts += [part] if isinstance(part, SourceRange) else part.pieces
     assert sum(part.size for part in parts) == sum(size for _, size in segments)
-    assert all(sum(p.size if isinstance(p, CopiedPart) else len(p) for p in part.pieces) == part.size
+    assert all(sum(p.size if isinstance(p, SourceRange) else len(p) for p in part.pieces) == part.size
                for part in parts if isinstance(part, SentPart))  # fmt: skip
 
     def merge_pieces(pieces: list[object]) -> list[tuple[object, ...]]:
@@ -240,7 +240,7 @@ def test_planned_parts_cover_the_encoding_and_have_at_least_5_mib_except_the_las
                 piece.payload.span
                 if isinstance(piece, Piece)
                 else (piece.start, piece.end)
-                if isinstance(piece, CopiedPart)
+                if isinstance(piece, SourceRange)
                 else None
             )
             if span is None:

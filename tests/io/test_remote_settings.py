@@ -307,6 +307,8 @@ def test_a_folder_with_a_key_that_contains_two_slashes_is_listed_with_boto3_only
         ("Content-Length Header missing from response", "no Content-Length"),
         ("kind: Redirect, source: TooManyRedirects", "in a loop"),
         ("inner: BareRedirect", "Location"),
+        ("connection refused after 0 retries", "the connection was refused"),
+        ("connection refused after 9 retries", "the connection was refused, 10 times"),
     ],
 )
 def test_errors_of_obstore_name_the_cause(text, cause) -> None:
@@ -315,6 +317,7 @@ def test_errors_of_obstore_name_the_cause(text, cause) -> None:
 
     error = source_error(GenericError(f"Generic S3 error: {text} https://u:{SECRET}@h/?{SECRET}"), "s3://b/m.onnx")
     assert cause in str(error) and "Generic" not in str(error) and SECRET not in str(error)
+    assert ", 1 times" not in str(error)
 
 
 def test_only_models_are_written_to_addresses(tmp_path, monkeypatch) -> None:

@@ -1,7 +1,7 @@
 """Cache ranges of files on servers on disk: sparse files by address and version, shared by processes.
 
 The cache is a subfolder of the folder that the caller names. It contains a marker file, belongs to the user, and is not
-writable for others; files outside of it are never written or removed. Each data file has a file of checksums, four
+writable by others; files outside of it are never written or removed. Each data file has a file of checksums, four
 bytes for each page, 0 for an absent page. A page is written before its checksum, and is valid if both agree, so pages
 that a kill or crash left incomplete are fetched again. Concurrent processes write the same bytes of a version.
 """
@@ -97,7 +97,7 @@ class RangeCache:
 
 
 def open_cache(folder: str, identity: str, version: Version) -> RangeCache | None:
-    """Open the cached ranges of a file. Create the cache folder. Return None if nothing can be stored.
+    """Open the cached ranges of a file; create the cache folder if needed. Return None if nothing can be stored.
 
     identity: a text that is unique to the file, and may contain credentials; version: the version of the file.
     Raises SourceError for a folder that can't be used, an invalid ONNXWIRE_CACHE_SIZE, or an unsupported system.
@@ -174,7 +174,7 @@ def _open_folder(path: str) -> int:
 
 
 def _check_marker(cache_folder: int) -> bool:
-    """Add the marker to an empty folder. Return whether a folder has the marker. Raises OSError if that fails."""
+    """Add the marker to an empty folder. Return whether the folder has it. Raises OSError if adding it fails."""
     is_new = not set(os.listdir(cache_folder)) - {_MARKER}
     try:
         marker = _open_entry(cache_folder, _MARKER) if is_new else os.open(_MARKER, _READ_FLAGS, dir_fd=cache_folder)
@@ -185,7 +185,7 @@ def _check_marker(cache_folder: int) -> bool:
     try:
         marker_text = os.pread(marker, len(_MARKER_TEXT) + 1, 0) if stat.S_ISREG(os.fstat(marker).st_mode) else None
         if is_new and marker_text is not None and marker_text != _MARKER_TEXT and _MARKER_TEXT.startswith(marker_text):
-            # The marker is empty or incomplete: created by this process, or by one that was killed before it wrote all.
+            # The marker is empty or incomplete: created by this process, or by one that was killed while writing.
             if os.pwrite(marker, _MARKER_TEXT, 0) != len(_MARKER_TEXT):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return True

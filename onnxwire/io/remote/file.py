@@ -280,7 +280,7 @@ class RemoteFile:
 
 
 def open_files(files: list[RemoteFile]) -> Error | None:
-    """Open files concurrently. Return the error of the first that can't be opened, or None.
+    """Open files concurrently. Return the error of the first file that has one, or None.
 
     Raises SourceError for a cache folder that can't be used.
     """

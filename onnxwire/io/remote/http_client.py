@@ -175,7 +175,7 @@ class _Connection:
 class HttpClient:
     """A client that sends HTTP requests.
 
-    options: those of obstore's HTTP stores (storage_options). headers: more headers; headers of the options and the
+    options: those of obstore's HTTP stores (storage_options). headers: additional headers; those of the options and the
     user of an address override them. uses_netrc: whether users are also read from .netrc. Raises ValueError, TypeError
     or AttributeError for invalid options, SourceError for an invalid ONNXWIRE_RETRY_TIMEOUT.
     """

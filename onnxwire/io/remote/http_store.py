@@ -180,8 +180,8 @@ def _check_range(
 
     known_size: the file's size for a response that does not contain it, or None. is_first: whether no version is known
     yet. The bytes are empty if the range begins at or after the end of the file (416).
-    Raises RangeError for a response without a range or size, RequestError for one with another range or length, or for
-    a 416 without a size, or with a size above `start` if no version is known.
+    Raises RangeError for a response without a range or size, RequestError for another range or length, for a 416
+    without a size, and, if no version is known, for a 416 with a size above `start`.
     """
     text = response.headers.get("Content-Range", "").strip()
     if response.status == 416:

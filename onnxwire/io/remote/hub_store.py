@@ -60,8 +60,8 @@ class HubStore(HttpStore):
     def open_cached(self, address: Address, hosts: Hosts) -> tuple[int, Address] | None:
         """Open a file in the local cache of huggingface_hub. Return its descriptor, and its address by commit.
 
-        Return None if the file is not cached. The commit of a branch or tag is requested from the Hub, unless
-        `is_offline`; then SourceError is raised if the file is not cached. Raises RequestError if the request fails.
+        Return None if the file is not cached; if `is_offline`, raise SourceError. Online, the commit of a branch or tag
+        is requested from the Hub if the file may be cached. Raises RequestError if the request fails.
         """
         file = parse_hub_file(address.shown)
         commit: str | None = None

@@ -39,7 +39,7 @@ _PRESIGNED_SECONDS = 604_800  # the longest validity of a presigned request
 
 # A program that reads a presigned request to abort the upload, and sends the request if its pipe is closed without a
 # second line. A server may fail while it receives a part, or store parts that arrive after the first request. So the
-# request is sent up to six times, until the server rejects it, as it does if there is no such upload. Source: Amazon S3
+# request is sent up to six times, until the server rejects it because the upload does not exist. Source: Amazon S3
 # API, AbortMultipartUpload.
 _GUARD = """
 import sys, time, urllib.error, urllib.request
@@ -57,8 +57,8 @@ if url and not sys.stdin.readline():
 """
 
 
-class CopiedPart(NamedTuple):
-    """A range of a file on the server."""
+class SourceRange(NamedTuple):
+    """A range of a file on the server; as a part, it is copied on the server."""
 
     source: RemoteFile
     start: int
@@ -71,13 +71,13 @@ class CopiedPart(NamedTuple):
 
 
 class SentPart(NamedTuple):
-    """Bytes that are sent: pieces of an encoding, and ranges of a file on the server that are not copied."""
+    """Bytes that are sent: pieces of an encoding, and ranges of a file on the server that are fetched first."""
 
-    pieces: list[bytes | Piece | CopiedPart]
+    pieces: list[bytes | Piece | SourceRange]
     size: int
 
 
-Part = CopiedPart | SentPart
+Part = SourceRange | SentPart
 
 
 def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile], bool]) -> list[Part] | None:
@@ -92,7 +92,7 @@ def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile]
         last_part = runs[-1] if runs else None
         if source_range is not None and is_source(source_range.source):
             if (
-                isinstance(last_part, CopiedPart)
+                isinstance(last_part, SourceRange)
                 and last_part.source is source_range.source
                 and last_part.end == source_range.start
             ):
@@ -106,7 +106,7 @@ def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile]
     parts: list[Part] = []
     for part in runs:
         last_part = parts[-1] if parts else None
-        if isinstance(part, CopiedPart):
+        if isinstance(part, SourceRange):
             # A part that is sent is filled up to the minimum from the range after it.
             n_filled = max(_MIN_PART_BYTES - last_part.size, 0) if isinstance(last_part, SentPart) else 0
             if part.size - n_filled < _MIN_PART_BYTES:
@@ -123,22 +123,22 @@ def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile]
             parts[-1] = SentPart([*last_part.pieces, *part.pieces], last_part.size + part.size)
         else:
             parts.append(part)
-    if sum(part.size for part in parts if isinstance(part, CopiedPart)) < _MIN_COPIED_BYTES:
+    if sum(part.size for part in parts if isinstance(part, SourceRange)) < _MIN_COPIED_BYTES:
         return None
-    all_parts = [piece for part in parts for piece in (_divide(part) if isinstance(part, CopiedPart) else [part])]
-    count = sum(1 if isinstance(part, CopiedPart) else max(part.size // _SENT_PART_BYTES, 1) for part in all_parts)
+    all_parts = [piece for part in parts for piece in (_divide(part) if isinstance(part, SourceRange) else [part])]
+    count = sum(1 if isinstance(part, SourceRange) else max(part.size // _SENT_PART_BYTES, 1) for part in all_parts)
     return all_parts if count <= _MAX_PARTS else None
 
 
-def _range_of(piece: Piece) -> CopiedPart | None:
+def _range_of(piece: Piece) -> SourceRange | None:
     """Return a piece's range of a file on a server; None for pieces of other bytes."""
     document, span = piece.payload.document, piece.payload.span
     if document is None or document.memory is None or span is None:
         return None
-    return CopiedPart(document.memory.source, *span)  # type: ignore[arg-type]
+    return SourceRange(document.memory.source, *span)  # type: ignore[arg-type]
 
 
-def _divide(part: CopiedPart) -> list[Part]:
+def _divide(part: SourceRange) -> list[Part]:
     """Divide a part into parts of nearly equal size, of at most _COPIED_PART_BYTES."""
     count = -(-part.size // _COPIED_PART_BYTES)
     bounds = [part.start + part.size * i // count for i in range(count + 1)]
@@ -194,7 +194,7 @@ def save_by_copies(
 
 def _check_sources(bucket: Bucket, parts: list[Part], address: Address) -> None:
     """Raise SaveError if a source has changed: some servers ignore the condition of a copy. Raises ClientError."""
-    for source in {id(part.source): part.source for part in parts if isinstance(part, CopiedPart)}.values():
+    for source in {id(part.source): part.source for part in parts if isinstance(part, SourceRange)}.values():
         origin = source.origin.address
         description = bucket.client.head_object(Bucket=bucket_name(origin), Key=key_in_bucket(origin))
         if (description["ETag"], description["ContentLength"]) != (source.version.etag, source.size):
@@ -256,7 +256,7 @@ def _transfer(
         if progress is not None:
             progress(n_done, total)
 
-    def copy(number: int, part: CopiedPart) -> str:
+    def copy(number: int, part: SourceRange) -> str:
         """Copy a part on the server. Return the part's ETag."""
         origin = part.source.origin
         answer = bucket.client.upload_part_copy(
@@ -278,7 +278,7 @@ def _transfer(
         try:
             number = 0
             for part in parts:
-                if isinstance(part, CopiedPart):
+                if isinstance(part, SourceRange):
                     number += 1
                     jobs.append((pool.submit(copy, number, part), part.size))
                     continue
@@ -314,7 +314,7 @@ def _blocks(part: SentPart) -> Iterator[bytes]:
 def _chunks(part: SentPart) -> Iterator[memoryview]:
     """Yield the bytes of a part in chunks of any size."""
     for piece in part.pieces:
-        if isinstance(piece, CopiedPart):
+        if isinstance(piece, SourceRange):
             data = bytearray(piece.size)
             piece.source.read_into(piece.start, memoryview(data))
             yield memoryview(data)

@@ -2,9 +2,9 @@
 
 A walk that skips long values costs round trips, not bytes: at 30 ms a trip and 100 MB/s, a trip takes as long as 3 MB.
 Therefore the next offsets are predicted from the values found so far, and fetched with the current request. The layers
-of a model contain the same tensors, so once the last few sizes have occurred before, the sizes that followed them will
-probably follow again. Unless the last predictions were right, known sizes are also tried in any order. A wrong
-prediction costs only its bytes.
+of a model contain tensors of the same sizes, so if the last few sizes have occurred before, the sizes that followed
+them will probably follow again. Unless the last predictions were right, known sizes are also tried in any order. A
+wrong prediction costs only its bytes.
 
 If predictions fail, and the walk advances by fewer bytes per trip than could be read in that time, the file is read in
 large ranges (windows) instead. A file of up to 64 MiB is also read in windows if its values are so dense that a request
@@ -47,12 +47,12 @@ class Readahead:
         self._steps: list[int] = []  # for each value, the distance from the end of the previous value to its end
         self._runs: list[int] = []  # for each value, the number of bytes between it and the previous value
         self._indexes: dict[int, list[int]] = {}  # the indexes of values of each size
-        self._depth = _INITIAL_DEPTH
+        self._depth = _INITIAL_DEPTH  # the number of values to predict
         self._n_guessed = 0  # the number of values in the last prediction
         self._n_values_before = 0  # the number of values at the last prediction
-        self._start = 0  # the end of the second-last value at the first prediction since a window
-        self._trips = 0  # number of predictions since then
-        self._failures = 0  # number of these predictions that were not completely right
+        self._start = 0  # the end of the second-last value at the first prediction since the last window
+        self._trips = 0  # number of predictions since the last window that were compared with the walk
+        self._failures = 0  # number of those that were not completely right
         self._window = 0  # number of bytes that are read without gaps instead of predicted ranges; 0 to predict
         self._values_before_window = 0  # the number of values before the last window
         self._windows_bytes = 0  # total size of all windows

@@ -372,6 +372,6 @@ def source_error(error: BaseException, name: str, start: int | None = None, end:
     if not cause:
         cause = f"the request failed ({type(error).__name__})"
     retries = re.search(r"after (\d+) retries", text)
-    if retries:
+    if retries and int(retries[1]):
         cause += f", {int(retries[1]) + 1} times"
     return SourceError(errno.EIO, f"{prefix}{cause}", name)

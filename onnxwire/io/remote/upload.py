@@ -1,4 +1,4 @@
-"""Save to an address: as a multipart upload, complete or not at all."""
+"""Upload a file to an address."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def upload(
     data_error: BaseException | None = None
     n_sent = 0
 
-    def read_parts() -> Iterator[bytes]:
+    def read_chunks() -> Iterator[bytes]:
         """Yield the bytes of the encoding in chunks. Store an error of reading them or of `progress`."""
         nonlocal data_error, n_sent
         try:
@@ -71,7 +71,7 @@ def upload(
         with Schedule(missing_ranges(pieces)):
             # A plain HTTP server receives a file of any size in one request.
             is_single_request = origin.address.scheme in WEB_SCHEMES or total <= _PART_BYTES
-            data = b"".join(read_parts()) if is_single_request else read_parts()
+            data = b"".join(read_chunks()) if is_single_request else read_chunks()
             if origin.address.site is not None:
                 origin.store.put(origin.address, data)
             else:

@@ -3,10 +3,9 @@
 import { ask, countText, html, nounText, newestRevision, send, svg } from "./api.js";
 
 /**
- * The state of the edits on the server. is_editable: false for a read-only page. changes: the listed changes; first: the index of
- * the first listed change; total: the number of all changes; done: the number of changes in effect. problems: the answer to the
- * query "problems", about the problems of the edited model that the file did not have; null until it is received. page.js adds name
- * (of the file), is_model and is_tensor.
+ * The state of the edits on the server: the fields of `Edits.state` in edits.py; on a read-only page, is_editable is false. problems:
+ * the answer to the query "problems", about the problems of the edited model that the file did not have; null until it is received.
+ * page.js adds name (of the file), is_model and is_tensor.
  */
 export const session = { is_editable: false, changes: [], first: 0, total: 0, done: 0, is_saved: true, problems: null };
 
