@@ -57,7 +57,7 @@ Chooser = Callable[[Any, "FieldRows", "Table"], Iterator[int]]
 
 @dataclass(frozen=True, slots=True)
 class _Remover:
-    """A kind of removals of elements from a repeated field.
+    """A removal of elements from a repeated field.
 
     template: the description of a removal, formatted with the result of `detail` for the element. choose: a function of
     all elements of the field, the elements that break the rule, and their table; it returns the indices of the elements

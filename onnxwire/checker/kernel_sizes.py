@@ -219,7 +219,6 @@ def _position_bias(call: Call) -> Value:
     return _value_of_dims(call, 1, 1, *lengths, n_constant=math.prod(lengths))
 
 
-# The functions by operator: of ai.onnx.ml, of com.microsoft, and further ones of ONNX.
 OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
     "GatherND": _gather_nd,
     "ArrayFeatureExtractor": _feature_extractor,

@@ -68,7 +68,7 @@ class NodeCall:
         return self.inputs[index] if index < len(self.inputs) else None
 
     def ints(self, name: str, input: int | None = None) -> list[int] | None:
-        """Return the integers of an input, or the first ones of an attribute where the node has no such input.
+        """Return the integers of an input, or the first MAX_ELEMENTS of an attribute if the node has no such input.
 
         Returns None if they are unknown, absent or not integers.
         """
@@ -79,7 +79,7 @@ class NodeCall:
         return list(attribute.ints)[:MAX_ELEMENTS] if attribute is not None and len(attribute.ints) else None
 
     def floats(self, name: str) -> list[float] | None:
-        """Return the first floats of an attribute, or None if it has none."""
+        """Return the first MAX_ELEMENTS floats of an attribute, or None if it has none."""
         attribute = self.attribute(name)
         return list(attribute.floats)[:MAX_ELEMENTS] if attribute is not None and len(attribute.floats) else None
 
@@ -99,7 +99,7 @@ class NodeCall:
         return None if tensor < 0 else self.owner.constants.extent(tensor)
 
     def count(self, name: str) -> builtins.int:
-        """Return the number of integers or strings of an attribute; 0 if it is absent or has a ref_attr_name."""
+        """Return the number of integers or strings of an attribute, 0 if it is absent. References are not resolved."""
         row = self.owner.constants.attribute_rows(self.node).get(name)
         if row is None:
             return 0

@@ -192,18 +192,18 @@ class Numbers:
     than 1 MiB.
     low, high, last: the minimum, the maximum and the last value in the first 64 KiB of a list; 0 for a list that is
     empty or not scanned. 64-bit values are compared as unsigned numbers, and stored as signed ones. is_whole: whether
-    these are all values of a nonempty list. At most 16 MiB of the field in a document are scanned.
+    a nonempty list was scanned to its end. At most 16 MiB of the field in a document are scanned.
     """
 
     def __init__(self, facts: Facts, field: str) -> None:
         payloads = facts.derive(Payloads)
-        is_scanned = payloads.has(field)
-        n = len(is_scanned)
+        has_list = payloads.has(field)
+        n = len(has_list)
         if not is_filled(facts.TensorProto, field).any():
             self.count = self.low = self.high = self.last = np.broadcast_to(np.int64(0), n)
             self.is_whole = np.broadcast_to(np.False_, n)
             return
-        numbers, flags = measure_numbers(facts.columns, "TensorProto", field, is_scanned.view(np.uint8))
+        numbers, flags = measure_numbers(facts.columns, "TensorProto", field, has_list.view(np.uint8))
         self.count, self.low, self.high, self.last = np.frombuffer(numbers, np.int64).reshape(4, n)
         self.is_whole = np.frombuffer(flags, bool)
 

@@ -99,7 +99,7 @@ RULES = {
 def domain_present(facts: Facts) -> Iterator[Finding]:
     """Yield a set that has no domain although it is not the default set.
 
-    It is not the default set if it has a function of another domain, or if ONNX defines none of its operators.
+    It is not the default set if it has a function of another domain, or has operators but none that ONNX defines.
     """
     sets = facts.OperatorSetProto
     reason = _reason_not_default(facts) if (sets.domain == EMPTY).any() else ""
