@@ -101,7 +101,7 @@ def _test_selected(call: Call) -> Faults:
 
 
 def _index_numbers(call: Call, index: int) -> list[int] | tuple[int, ...]:
-    """Return the integers of an input; of a long stored tensor, only the least and the greatest one; () if unknown."""
+    """Return the integers of an input, or else the least and the greatest one; () if they are unknown."""
     return integers_of(call, index) or call.extent(index) or ()
 
 

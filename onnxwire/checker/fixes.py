@@ -184,7 +184,7 @@ _TYPE_SETTERS = {number: functools.partial(_set_type, number) for number in NAME
 
 @edits("attribute-type-present")
 def missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """Set a missing type to the type of the value, if the attribute has one value and no reference."""
+    """Return the edit that sets a missing type to that of the value, if there is one value and no reference."""
     present_types = [VALUES[name] for name in attribute._present() if name in VALUES]
     if attribute.ref_attr_name or len(present_types) != 1:
         return None
@@ -193,19 +193,19 @@ def missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | N
 
 @edits("attribute-type-valid")
 def undefined_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """Replace the type UNDEFINED by the type of the value; an unknown number is not changed."""
+    """Return the edit that replaces the type UNDEFINED by that of the value; None for an unknown number."""
     return missing_type(attribute) if attribute.HasField("type") and attribute.type == 0 else None
 
 
 @edits("shape-dim-param-empty")
 def empty_dim_param(dimension: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """Clear an empty dim_param, which old exporters write for an unknown size."""
+    """Return the edit that clears an empty dim_param, which old exporters write for an unknown size."""
     return "clear the empty dim_param: an unknown size is an unset one", "", _clear_dim_param
 
 
 @edits("shape-dim-value-nonnegative")
 def unknown_size(dimension: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """Clear a size of -1, which old exporters write for an unknown size; other negative numbers are not changed."""
+    """Return the edit that clears a size of -1, an old form of an unknown size; None for other negative numbers."""
     if dimension.dim_value != -1:
         return None
     return "clear the dim_value -1: an unknown size is an unset one", "", _clear_dim_value

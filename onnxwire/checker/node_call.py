@@ -6,7 +6,7 @@ import builtins
 from typing import TYPE_CHECKING
 
 from onnxwire.checker.shape_values import OMITTED, Value
-from onnxwire.checker.small_constants import MAX_ELEMENTS
+from onnxwire.checker.small_constants import MAX_KNOWN_ELEMENTS
 
 if TYPE_CHECKING:
     from onnxwire.checker.shape_bounds import ShapeBounds
@@ -50,7 +50,7 @@ class NodeCall:
         self._attributes: dict[str, AttributeProto] | None = None
 
     def attribute(self, name: str) -> AttributeProto | None:
-        """Return the attribute with a name; None if it is absent, long or encoded in several pieces.
+        """Return the attribute with a name; None if it is absent, above 64 KiB or encoded in several pieces.
 
         A reference to an attribute of the function is resolved.
         """
@@ -68,20 +68,21 @@ class NodeCall:
         return self.inputs[index] if index < len(self.inputs) else None
 
     def ints(self, name: str, input: int | None = None) -> list[int] | None:
-        """Return the integers of an input, or the first MAX_ELEMENTS of an attribute if the node has no such input.
+        """Return the integers of an input, or of an attribute if the node has no such input.
 
-        Returns None if they are unknown, absent or not integers.
+        Of an attribute, only the first MAX_KNOWN_ELEMENTS are returned. Returns None if the integers are unknown or
+        absent, and if elements of the input are not integers.
         """
         if input is not None and input < len(self.inputs) and self.inputs[input] is not OMITTED:
             data = self.inputs[input].data
             return None if data is None or not all(isinstance(number, int) for number in data) else data
         attribute = self.attribute(name)
-        return list(attribute.ints)[:MAX_ELEMENTS] if attribute is not None and len(attribute.ints) else None
+        return list(attribute.ints)[:MAX_KNOWN_ELEMENTS] if attribute is not None and len(attribute.ints) else None
 
     def floats(self, name: str) -> list[float] | None:
-        """Return the first MAX_ELEMENTS floats of an attribute, or None if it has none."""
+        """Return the first MAX_KNOWN_ELEMENTS floats of an attribute, or None if it has none."""
         attribute = self.attribute(name)
-        return list(attribute.floats)[:MAX_ELEMENTS] if attribute is not None and len(attribute.floats) else None
+        return list(attribute.floats)[:MAX_KNOWN_ELEMENTS] if attribute is not None and len(attribute.floats) else None
 
     def int(self, name: str, default: int) -> int:
         """Return the integer of an attribute, or the default if it has none."""
@@ -94,7 +95,10 @@ class NodeCall:
         return attribute.s.decode("utf-8", "replace") if attribute is not None else ""
 
     def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
-        """Return the least and the greatest number of an input that is a stored, short tensor of integers, or None."""
+        """Return the least and the greatest number of an input, or None.
+
+        They are known only for a stored tensor of integers of at most 64 KiB.
+        """
         tensor = self._tensor(index)
         return None if tensor < 0 else self.owner.constants.extent(tensor)
 
@@ -107,7 +111,7 @@ class NodeCall:
         return max(builtins.int(self.owner.constants.column("AttributeProto", column)[row]) for column in columns)
 
     def head(self, index: builtins.int) -> bytes:
-        """Return the first bytes of an input that is a stored tensor, if it is short or has raw_data; otherwise b""."""
+        """Return the first bytes of an input that is a stored tensor with raw_data or of at most 1 KiB, else b""."""
         tensor = self._tensor(index)
         return b"" if tensor < 0 else self.owner.constants.head(tensor, _MAX_HEAD_BYTES)
 
@@ -140,7 +144,7 @@ class NodeCall:
                 return value
             if name in ("value_ints", "value_floats"):
                 numbers = list(attribute.ints if name == "value_ints" else attribute.floats)
-                return Value((len(numbers),), numbers if len(numbers) <= MAX_ELEMENTS else None)
+                return Value((len(numbers),), numbers if len(numbers) <= MAX_KNOWN_ELEMENTS else None)
             return Value((), [attribute.i if name == "value_int" else attribute.f])
         tensor = self._own_tensor()
         if tensor >= 0:  # the attribute is too long for `attribute`

@@ -19,7 +19,7 @@ from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.external import External, Files, Ranges
 from onnxwire.checker.rules.security_payloads import find_program, long_signature
-from onnxwire.errors import ExternalDataError, SourceError
+from onnxwire.errors import ExternalDataError, SourceError, count_text
 from onnxwire.tensor.external_data import windows_fault_of
 
 _MEMORY_ADDRESS = "_ORT_MEM_ADDR_"  # the mark of data in memory, in locations of onnxruntime
@@ -365,8 +365,8 @@ def checksum_absent(facts: Facts) -> Iterator[Finding]:
     rows = true_rows((external.entry_of("checksum") == -1) & external.is_external)
     yield facts.TensorProto.at(
         rows[:1],
-        f"the checksum is missing for {len(rows):,} of {int(external.is_external.sum()):,} external tensors, so a "
-        "replaced file is not detected; compare each file with a digest that you got another way",
+        f"the checksum is missing for {len(rows):,} of {count_text(int(external.is_external.sum()), 'external tensor')}"
+        ", so a replaced file is not detected; compare each file with a digest that you got another way",
     )
 
 

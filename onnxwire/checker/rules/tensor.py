@@ -147,7 +147,7 @@ RULES = {
 
 
 def _has_inline_elements(tensors: Sheet) -> Any:
-    """Return whether each tensor is inline, and the product of its dims is not 0; it may be impossible to compute."""
+    """Return whether each tensor is inline, and the product of its dims is unknown or not 0."""
     payloads = tensors.derive(Payloads)
     return payloads.is_inline & (payloads.elements != 0)
 
