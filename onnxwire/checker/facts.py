@@ -215,7 +215,7 @@ class Sheet(Table):
 
         def __getattr__(self, name):
             try:
-                value = self._own(name) if name in _COMMON_COLUMNS else self._field(name)
+                value = self._own_column(name) if name in _COMMON_COLUMNS else self._field_column(name)
             except KeyError:
                 raise AttributeError(f"{self.type_name} has no column {name}") from None
             self.__dict__[name] = value
@@ -282,12 +282,12 @@ class Sheet(Table):
         measures = np.frombuffer(payload, "i8").reshape(-1, 4)
         return measures[:, 0], measures[:, 1], measures[:, 2], measures[:, 3]
 
-    def _own(self, name: str) -> Rows:
+    def _own_column(self, name: str) -> Rows:
         """Return a column that every sheet has, one of _COMMON_COLUMNS."""
         payload, dtype = self.facts.columns.own_column(self.type_name, name)
         return np.frombuffer(payload, dtype)
 
-    def _field(self, name: str) -> Rows:
+    def _field_column(self, name: str) -> Rows:
         """Return the column of a field: its values, the counts of a repeated field, or the lengths of bytes."""
         payload, kind = self.facts.columns.field_column(self.type_name, name)
         if kind in _DTYPES:
@@ -415,8 +415,9 @@ class UnknownFields(Table):
 class Facts:
     """The input of all rules. Sheets and derived columns are computed at their first use.
 
-    edges: the numbers of fields, such as "GraphProto.node", in `edge` columns. present: the names of sheets and lists
-    that have rows, and of fields that some message has, such as "NodeProto", "NodeProto.input" and "NodeProto.domain".
+    edges: the numbers of fields, such as "GraphProto.node", in `edge` columns. present: the names of sheets, lists and
+    "UnknownFields" that have rows, and of fields that some message has, such as "NodeProto", "NodeProto.input" and
+    "NodeProto.domain".
     """
 
     if TYPE_CHECKING:

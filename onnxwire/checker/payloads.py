@@ -65,8 +65,9 @@ class Payloads:
     """Columns for TensorProto, by `facts.derive(Payloads)`.
 
     numbers: the number of the data type, or one more than the last number for unknown types. bits: the bits of an
-    element; 0 if unknown. elements: the product of dims; -1 if a dim is negative, or if elements or bytes are 2**63 or
-    more. is_negative: whether a dim is negative. exceeds_63_bits: whether elements or bytes are 2**63 or more.
+    element; 0 for STRING and unknown types. elements: the product of dims; -1 if a dim is negative, or if elements or
+    bytes are 2**63 or more. is_negative: whether a dim is negative. exceeds_63_bits: whether elements or bytes are
+    2**63 or more.
     is_inline: whether the elements are in the message. has_segment: whether the message has a segment.
     n_required: the number of elements that the message must store: `elements`, or the length of its segment; -1 if
     unknown.

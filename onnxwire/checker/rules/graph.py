@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxwire.checker.declared_types import DeclaredTypes, describe_contradiction
 from onnxwire.checker.facts import EMPTY, Facts, Finding, List, is_one_of, repeats, true_rows
-from onnxwire.checker.node_cycles import cycles
+from onnxwire.checker.node_cycles import find_cycles
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.training import is_reported_by_training
 from onnxwire.checker.scopes import (
@@ -323,7 +323,7 @@ def acyclic(facts: Facts) -> Iterator[Finding]:
     """Yield the first node of each set of nodes that depend on each other."""
     nodes = facts.NodeProto
     messages = {}
-    for members in cycles(facts):
+    for members in find_cycles(facts):
         names = [_title(facts, row) for row in members[:4]]
         rest_of_list = f" and {len(members) - 4:,} more" if len(members) > 4 else ""
         messages[members[0]] = f"the nodes {', '.join(names)}{rest_of_list} depend on each other in a cycle; break it"
