@@ -105,7 +105,7 @@ RULES = {
         ),
         "graph-output-name-unique": (
             lambda info: repeats(info.parent, info.name, where=info.under("GraphProto.output") & (info.name != EMPTY)),
-            "{name!r} is listed as an output twice",
+            "{name!r} is listed as an output more than once",
         ),
         "subgraph-input-no-shadowing": (
             lambda info: (
@@ -117,7 +117,7 @@ RULES = {
             lambda info: repeats(
                 info.parent, info.name, where=info.under("GraphProto.value_info") & (info.name != EMPTY)
             ),
-            "value_info has {name!r} twice; remove one of the entries",
+            "value_info has {name!r} more than once; keep one of the entries",
         ),
         "graph-value-info-known-name": (
             lambda info: _unknown_value_infos(info.facts),
@@ -212,7 +212,7 @@ RULES = {
         ),
         "quant-annotation-key-unique": (
             lambda entry: repeats(entry.parent, entry.key, where=_is_quantization_entry(entry)),
-            "the annotation has the key {key!r} twice; remove one of the entries",
+            "the annotation has the key {key!r} more than once; keep one of the entries",
         ),
         "quant-annotation-value-known": (
             lambda entry: _is_quantization_entry(entry) & ~entry.derive(_is_value_name)[entry.value],
