@@ -3,7 +3,7 @@
 A finding is omitted if the trusted model breaks the same rule at the matching part, with the same message except
 names and indices, and the part is unchanged. Unchanged means the same operator, attributes, type and payload (only an
 inline one of at most 64 KiB), with inputs that come from unchanged matching parts, up to two steps back. Parts are
-matched by structure, as for `diff`.
+matched as by `diff` with match="structure".
 """
 
 from __future__ import annotations

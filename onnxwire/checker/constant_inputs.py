@@ -55,7 +55,7 @@ def value_of(call: Call, index: int) -> Value | None:
 
 
 def integers_of(call: Call, index: int) -> list[int]:
-    """Return the integers of an input; [] if they are unknown, or computed from a bound of a size."""
+    """Return the integers of an input; [] if they are unknown, no integers, or computed from a bound of a size."""
     value = value_of(call, index)
     if value is None or value.data is None or value.is_lower_bound:
         return []
@@ -67,7 +67,7 @@ def integers_of(call: Call, index: int) -> list[int]:
 def _exact_integers(call: Call, name: str, index: int) -> list[int] | None:
     """Return the integers of an input, or of an attribute where the node has no such input.
 
-    Returns None if they are unknown, or computed from a bound of a size.
+    Returns None if they are unknown, no integers, or computed from a bound of a size.
     """
     value = value_of(call, index)
     return None if value is not None and value.is_lower_bound else call.ints(name, index)
