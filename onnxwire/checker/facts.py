@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LATEST_IR_VERSION = max(Version.values())
 EMPTY = 0  # the id of the empty string and of an absent string
 
-# Flags of a row; see `_facts.pxd`.
+# Flags of a row; see `_sheets.pxd`.
 CLASH, MERGED, UNKNOWN = 1, 2, 4
 # Traits of a string, as flags; see `index/interning.pyx`.
 IDENTIFIER, ASCII, UTF8, HAS_ANGLE_BRACKET, HAS_DOT = 1, 2, 4, 8, 16
@@ -502,7 +502,7 @@ class Facts:
         return self._sheets[name]
 
     def lists(self, name: str) -> List:
-        """Return the elements of a field of the kind LIST (_facts.pxd): "NodeProto.input", "TensorProto.dims", ..."""
+        """Return the elements of a field of the kind LIST (_sheets.pxd): "NodeProto.input", "TensorProto.dims", ..."""
         if name not in self._lists:
             self._lists[name] = List(self, name)
         return self._lists[name]
