@@ -332,13 +332,13 @@ class List(Table):
     """The elements of one repeated field of strings or numbers, in all messages.
 
     parent: the row of the message. index: the index in the field. start: the offset of the value. value: the number, or
-    the id of the string.
+    the id of the string. parent_type, field: the message type that has the field, and the field's name.
     """
 
     def __init__(self, facts: Facts, name: str) -> None:
         self.facts = facts
         self.type_name = name
-        self.owner, _, self.field = name.rpartition(".")
+        self.parent_type, _, self.field = name.rpartition(".")
         self.parent = self._column("parent")
         self.index = self._column("index")
         self.start = self._column("start")
@@ -347,18 +347,18 @@ class List(Table):
 
     def _column(self, name: str) -> Rows:
         """Return a column of the list."""
-        payload, dtype = self.facts.columns.list_column(self.owner, self.field, name)
+        payload, dtype = self.facts.columns.list_column(self.parent_type, self.field, name)
         return np.frombuffer(payload, dtype)
 
     def cell(self, name: str, row: int) -> str | int:
         """Return one value of a column, a string for the value of a list of strings."""
         number = int(getattr(self, name)[row])
-        is_text = name == "value" and self.facts.columns.is_text_list(self.owner, self.field)
+        is_text = name == "value" and self.facts.columns.is_text_list(self.parent_type, self.field)
         return self.facts.text(number) if is_text else number
 
     def path(self, row: int) -> str:
         """Return the path of an element from the root."""
-        parent_path = self.facts.path(self.owner, int(self.parent[row]))
+        parent_path = self.facts.path(self.parent_type, int(self.parent[row]))
         return f"{parent_path}.{self.field}[{self.index[row]}]" if parent_path else f"{self.field}[{self.index[row]}]"
 
     def positions(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
@@ -367,11 +367,11 @@ class List(Table):
 
     def field_at(self, number: int) -> tuple[str, str]:
         """Return the message type that has the list's field, and the field's name."""
-        return self.owner, self.field
+        return self.parent_type, self.field
 
     def depth_of(self, rows: Rows) -> Rows:
         """Return the nesting depth of each element."""
-        depth: Rows = self.facts[self.owner].depth[self.parent[rows]] + 1
+        depth: Rows = self.facts[self.parent_type].depth[self.parent[rows]] + 1
         return depth
 
     def offset_of(self, rows: Rows | slice) -> Rows:

@@ -36,13 +36,13 @@ class Scope:
 class NodeCall:
     """The implementation of `Call` of shape_operators.py.
 
-    owner: the ShapeBounds that evaluates the node. scope: the scope of the node's names. node: the row of NodeProto.
+    bounds: the ShapeBounds that evaluates the node. scope: the scope of the node's names. node: the row of NodeProto.
     """
 
-    __slots__ = ("_attributes", "inputs", "node", "op_type", "owner", "scope")
+    __slots__ = ("_attributes", "bounds", "inputs", "node", "op_type", "scope")
 
-    def __init__(self, owner: ShapeBounds, scope: Scope, node: int, op_type: str, inputs: list[Value]) -> None:
-        self.owner = owner
+    def __init__(self, bounds: ShapeBounds, scope: Scope, node: int, op_type: str, inputs: list[Value]) -> None:
+        self.bounds = bounds
         self.scope = scope
         self.node = node
         self.op_type = op_type
@@ -55,7 +55,7 @@ class NodeCall:
         A reference to an attribute of the function is resolved.
         """
         if self._attributes is None:
-            self._attributes = self.owner.constants.attributes(self.node)
+            self._attributes = self.bounds.constants.attributes(self.node)
         attribute = self._attributes.get(name)
         return (
             self.scope.attributes.get(attribute.ref_attr_name)
@@ -100,20 +100,20 @@ class NodeCall:
         They are known only for a stored tensor of integers of at most 64 KiB.
         """
         tensor = self._tensor(index)
-        return None if tensor < 0 else self.owner.constants.extent(tensor)
+        return None if tensor < 0 else self.bounds.constants.extent(tensor)
 
     def count(self, name: str) -> builtins.int:
         """Return the number of integers or strings of an attribute, 0 if it is absent. References are not resolved."""
-        row = self.owner.constants.attribute_rows(self.node).get(name)
+        row = self.bounds.constants.attribute_rows(self.node).get(name)
         if row is None:
             return 0
         columns = ("ints", "strings")
-        return max(builtins.int(self.owner.constants.column("AttributeProto", column)[row]) for column in columns)
+        return max(builtins.int(self.bounds.constants.column("AttributeProto", column)[row]) for column in columns)
 
     def head(self, index: builtins.int) -> bytes:
         """Return the first bytes of an input that is a stored tensor with raw_data or of at most 1 KiB, else b""."""
         tensor = self._tensor(index)
-        return b"" if tensor < 0 else self.owner.constants.head(tensor, _MAX_HEAD_BYTES)
+        return b"" if tensor < 0 else self.bounds.constants.head(tensor, _MAX_HEAD_BYTES)
 
     def _tensor(self, index: builtins.int) -> builtins.int:
         """Return the row of an input that is a stored tensor, or -1.
@@ -123,13 +123,13 @@ class NodeCall:
         value = self.value(index)
         if value is None or value.tensor < 0:
             return -1
-        self.owner.results_cache.n_element_reads += 1
+        self.bounds.results_cache.n_element_reads += 1
         return value.tensor
 
     def _own_tensor(self) -> builtins.int:
         """Return the row of the tensor in the attribute `value`, or -1."""
-        row = self.owner.constants.attribute_rows(self.node).get("value")
-        return -1 if row is None else self.owner.constants.column("AttributeProto", "t")[row]
+        row = self.bounds.constants.attribute_rows(self.node).get("value")
+        return -1 if row is None else self.bounds.constants.column("AttributeProto", "t")[row]
 
     def constant(self) -> Value | None:
         """Return the value of Constant, or the element that ConstantOfShape repeats; None if it is unknown."""
@@ -138,7 +138,7 @@ class NodeCall:
             if attribute is None or (name == "value" and not attribute.HasField("t")):
                 continue
             if name == "value":
-                value = self.owner.value_of_tensor(attribute.t)
+                value = self.bounds.value_of_tensor(attribute.t)
                 if value.data is None:
                     value.tensor = self._own_tensor()
                 return value
@@ -148,7 +148,7 @@ class NodeCall:
             return Value((), [attribute.i if name == "value_int" else attribute.f])
         tensor = self._own_tensor()
         if tensor >= 0:  # the attribute is too long for `attribute`
-            return self.owner.value_of_row(tensor)
+            return self.bounds.value_of_row(tensor)
         attribute = self.attribute("value_string")
         if attribute is None:
             return None
