@@ -2,7 +2,7 @@
 """Finds records that readers of protobuf interpret differently, for checks of untrusted models.
 
 The audit is another pass over the tags of a document, after the scan for its columns. It reads packed varints of fields
-of the kind LIST (see `Column` in _facts.pxd), packed varints of up to MAX_RUN_BYTES in other fields, and at most 4 KiB
+of the kind LIST (see `Column` in _sheets.pxd), packed varints of up to MAX_RUN_BYTES in other fields, and at most 4 KiB
 of an unknown field, but no other long values. `check` calls it only with untrusted=True.
 """
 from cython cimport critical_section

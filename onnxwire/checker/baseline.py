@@ -1,9 +1,9 @@
 """Removes the findings of a check that a trusted model also has at the matching part.
 
 A finding is omitted if the trusted model breaks the same rule at the matching part, with the same message except
-names and indices, and the part is unchanged. Unchanged means the same operator, attributes, type and payload, if that
-is inline and has at most 64 KiB, with inputs that come from unchanged matching parts, up to two steps back. Parts are
-matched by structure, as for `diff`.
+names and indices, and the part is unchanged. Unchanged means the same operator, attributes, type and payload (only an
+inline one of at most 64 KiB), with inputs that come from unchanged matching parts, up to two steps back. Parts are
+matched as by `diff` with match="structure".
 """
 
 from __future__ import annotations
@@ -275,10 +275,10 @@ class Baseline:
         return _Graphs(*self._sides)
 
     def _keys(self, side: int, rule: str, finding: Finding, row: int) -> list[bytes]:
-        """Return the keys of a finding: with its message, and with the names of the trusted model in its message.
+        """Return the keys of a finding: one with its message; for `new`, also one with the old names in the message.
 
-        Findings of the two models are the same if they have a common key. The list is empty for a part that is
-        changed, unreadable or without a counterpart.
+        Findings under _NAME_RULES have only the first key. Findings of the two models are the same if they have a
+        common key. The list is empty for a part that is changed, unreadable or without a counterpart.
         """
         graphs = self._graphs
         path = finding.table.path(row)
@@ -351,7 +351,10 @@ def _small_payload_key(tensor: TensorProto) -> Hashable:
 
 
 def _texts_of(value: Any, message: str) -> list[bytes]:
-    """Return the texts of a value: all singular strings of a message, or only the one that the finding names."""
+    """Return the texts of a value: of a message, its singular string fields; of any other value, its str().
+
+    message: the message of the finding, or ""; if it begins with the name of a field, only that field is returned.
+    """
     if not isinstance(value, Message):
         return [str(value).encode("utf-8", "surrogatepass")]
     names = [

@@ -55,7 +55,7 @@ def value_of(call: Call, index: int) -> Value | None:
 
 
 def integers_of(call: Call, index: int) -> list[int]:
-    """Return the integers of an input; [] if they are unknown, or computed from a bound of a size."""
+    """Return the integers of an input; [] if they are unknown, no integers, or computed from a bound of a size."""
     value = value_of(call, index)
     if value is None or value.data is None or value.is_lower_bound:
         return []
@@ -67,7 +67,7 @@ def integers_of(call: Call, index: int) -> list[int]:
 def _exact_integers(call: Call, name: str, index: int) -> list[int] | None:
     """Return the integers of an input, or of an attribute where the node has no such input.
 
-    Returns None if they are unknown, or computed from a bound of a size.
+    Returns None if they are unknown, no integers, or computed from a bound of a size.
     """
     value = value_of(call, index)
     return None if value is not None and value.is_lower_bound else call.ints(name, index)
@@ -101,7 +101,7 @@ def _test_selected(call: Call) -> Faults:
 
 
 def _index_numbers(call: Call, index: int) -> list[int] | tuple[int, ...]:
-    """Return the integers of an input; of a long stored tensor, only the least and the greatest one; () if unknown."""
+    """Return the integers of an input, or else the least and the greatest one; () if they are unknown."""
     return integers_of(call, index) or call.extent(index) or ()
 
 
@@ -348,7 +348,7 @@ def test_axes(call: Call) -> Faults:
 
 
 def _test_reshape(call: Call) -> Faults:
-    """Test the dims of Reshape: number, product, at most one -1, none below it, and that each copied dim exists."""
+    """Test the dims of Reshape: their number and product, and the use of 0, -1 and lower numbers."""
     dims = integers_of(call, 1)
     yield from _test_rank(call)
     if call.int("allowzero", 0) and 0 in dims and -1 in dims:
@@ -392,14 +392,13 @@ def _test_resize(call: Call) -> Faults:
 
 
 def _test_cast(call: Call) -> Faults:
-    """Test that the floats of a cast to an integer type are in its range, which NaN is not; exceptions: see below."""
+    """Test that floats which are cast to an integer type are in its range; NaN is not. Infinities are not tested."""
     value, bits = value_of(call, 0), _INTEGER_BITS.get(call.int("to", 0))
     if bits is None or value is None or call.attribute("to") is None:
         return
     min_integer = -(1 << -bits[0]) if bits[0] else 0
     for number in value.data or ():
-        # Infinities are not tested. Negative numbers that are cast to unsigned types wrap in all runtimes, and occur in
-        # masks.
+        # Numbers from -2**m on are allowed for unsigned types: they wrap in all runtimes, and occur in masks.
         is_tested = isinstance(number, float) and not math.isinf(number)
         if is_tested and not min(min_integer, -(1 << bits[1])) <= number < 1 << bits[1]:
             yield ARGUMENT, f"a cast of {number} to an integer type"
@@ -539,7 +538,7 @@ def _test_squeeze(call: Call) -> Faults:
 
 
 def _test_unsqueeze(call: Call) -> Faults:
-    """Test the number of the axes to insert, and that the output has them."""
+    """Test the number of the axes to insert, and that they are in range for the rank of the output."""
     yield from _test_axes_input(call)
     axes, rank = integers_of(call, 1) or call.ints("axes") or [], rank_of(call)
     n_axes = max(size_of(value_of(call, 1), 0) or 0, call.count("axes"))
@@ -550,7 +549,7 @@ def _test_unsqueeze(call: Call) -> Faults:
 
 
 def _test_resize_inputs(call: Call) -> Faults:
-    """Test that Resize has a scale or size for each axis, and two numbers of a region, if its mode uses a region."""
+    """Test the scales, sizes and axes of Resize, and that the lists have the required lengths."""
     yield from _test_resize(call)
     n_axes, rank = call.count("axes"), rank_of(call)
     axes = call.ints("axes") or []

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LATEST_IR_VERSION = max(Version.values())
 EMPTY = 0  # the id of the empty string and of an absent string
 
-# Flags of a row; see `_facts.pxd`.
+# Flags of a row; see `_sheets.pxd`.
 CLASH, MERGED, UNKNOWN = 1, 2, 4
 # Traits of a string, as flags; see `index/interning.pyx`.
 IDENTIFIER, ASCII, UTF8, HAS_ANGLE_BRACKET, HAS_DOT = 1, 2, 4, 8, 16
@@ -215,7 +215,7 @@ class Sheet(Table):
 
         def __getattr__(self, name):
             try:
-                value = self._own(name) if name in _COMMON_COLUMNS else self._field(name)
+                value = self._own_column(name) if name in _COMMON_COLUMNS else self._field_column(name)
             except KeyError:
                 raise AttributeError(f"{self.type_name} has no column {name}") from None
             self.__dict__[name] = value
@@ -282,12 +282,12 @@ class Sheet(Table):
         measures = np.frombuffer(payload, "i8").reshape(-1, 4)
         return measures[:, 0], measures[:, 1], measures[:, 2], measures[:, 3]
 
-    def _own(self, name: str) -> Rows:
+    def _own_column(self, name: str) -> Rows:
         """Return a column that every sheet has, one of _COMMON_COLUMNS."""
         payload, dtype = self.facts.columns.own_column(self.type_name, name)
         return np.frombuffer(payload, dtype)
 
-    def _field(self, name: str) -> Rows:
+    def _field_column(self, name: str) -> Rows:
         """Return the column of a field: its values, the counts of a repeated field, or the lengths of bytes."""
         payload, kind = self.facts.columns.field_column(self.type_name, name)
         if kind in _DTYPES:
@@ -332,13 +332,13 @@ class List(Table):
     """The elements of one repeated field of strings or numbers, in all messages.
 
     parent: the row of the message. index: the index in the field. start: the offset of the value. value: the number, or
-    the id of the string.
+    the id of the string. parent_type, field: the message type that has the field, and the field's name.
     """
 
     def __init__(self, facts: Facts, name: str) -> None:
         self.facts = facts
         self.type_name = name
-        self.owner, _, self.field = name.rpartition(".")
+        self.parent_type, _, self.field = name.rpartition(".")
         self.parent = self._column("parent")
         self.index = self._column("index")
         self.start = self._column("start")
@@ -347,18 +347,18 @@ class List(Table):
 
     def _column(self, name: str) -> Rows:
         """Return a column of the list."""
-        payload, dtype = self.facts.columns.list_column(self.owner, self.field, name)
+        payload, dtype = self.facts.columns.list_column(self.parent_type, self.field, name)
         return np.frombuffer(payload, dtype)
 
     def cell(self, name: str, row: int) -> str | int:
         """Return one value of a column, a string for the value of a list of strings."""
         number = int(getattr(self, name)[row])
-        is_text = name == "value" and self.facts.columns.is_text_list(self.owner, self.field)
+        is_text = name == "value" and self.facts.columns.is_text_list(self.parent_type, self.field)
         return self.facts.text(number) if is_text else number
 
     def path(self, row: int) -> str:
         """Return the path of an element from the root."""
-        parent_path = self.facts.path(self.owner, int(self.parent[row]))
+        parent_path = self.facts.path(self.parent_type, int(self.parent[row]))
         return f"{parent_path}.{self.field}[{self.index[row]}]" if parent_path else f"{self.field}[{self.index[row]}]"
 
     def positions(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
@@ -367,11 +367,11 @@ class List(Table):
 
     def field_at(self, number: int) -> tuple[str, str]:
         """Return the message type that has the list's field, and the field's name."""
-        return self.owner, self.field
+        return self.parent_type, self.field
 
     def depth_of(self, rows: Rows) -> Rows:
         """Return the nesting depth of each element."""
-        depth: Rows = self.facts[self.owner].depth[self.parent[rows]] + 1
+        depth: Rows = self.facts[self.parent_type].depth[self.parent[rows]] + 1
         return depth
 
     def offset_of(self, rows: Rows | slice) -> Rows:
@@ -415,8 +415,9 @@ class UnknownFields(Table):
 class Facts:
     """The input of all rules. Sheets and derived columns are computed at their first use.
 
-    edges: the numbers of fields, such as "GraphProto.node", in `edge` columns. present: the names of sheets and lists
-    that have rows, and of fields that some message has, such as "NodeProto", "NodeProto.input" and "NodeProto.domain".
+    edges: the numbers of fields, such as "GraphProto.node", in `edge` columns. present: the names of sheets, lists and
+    "UnknownFields" that have rows, and of fields that some message has, such as "NodeProto", "NodeProto.input" and
+    "NodeProto.domain".
     """
 
     if TYPE_CHECKING:
@@ -501,7 +502,7 @@ class Facts:
         return self._sheets[name]
 
     def lists(self, name: str) -> List:
-        """Return the elements of a field of the kind LIST (_facts.pxd): "NodeProto.input", "TensorProto.dims", ..."""
+        """Return the elements of a field of the kind LIST (_sheets.pxd): "NodeProto.input", "TensorProto.dims", ..."""
         if name not in self._lists:
             self._lists[name] = List(self, name)
         return self._lists[name]

@@ -57,7 +57,7 @@ Chooser = Callable[[Any, "FieldRows", "Table"], Iterator[int]]
 
 @dataclass(frozen=True, slots=True)
 class _Remover:
-    """A kind of removals of elements from a repeated field.
+    """A removal of elements from a repeated field.
 
     template: the description of a removal, formatted with the result of `detail` for the element. choose: a function of
     all elements of the field, the elements that break the rule, and their table; it returns the indices of the elements
@@ -125,7 +125,7 @@ def _key_of(element: Any) -> str:
     "quant-annotation-key-unique",
     "quant-annotation-tensor-unique",
 )
-def repeated_entry(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
+def _choose_repeated_entries(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
     """Choose repeated entries if all entries with their key are equal; otherwise readers may use the last one."""
     first_indices = dict.fromkeys((_key_of(siblings[index]) for index in _numbers(field.indices)), -1)
     ambiguous: set[str] = set()
@@ -156,7 +156,7 @@ def _value_names(facts: Facts) -> NDArray[np.bool_]:
     "graph-value-info-known-name",
     "function-value-info-known-name",
 )
-def stale_value_info(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
+def _choose_stale_value_infos(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
     """Choose entries whose name is not a value of any graph or function.
 
     Other graphs are considered because shape inference copies types from one graph to another.
@@ -168,7 +168,7 @@ def stale_value_info(siblings: Any, field: FieldRows, table: Table) -> Iterator[
 @removes(
     "remove the entry basepath, with the local directory {0!r}", lambda entry: entry.value, "external-key-basepath"
 )
-def base_path(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
+def _choose_base_paths(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
     """Choose entries with the directory of a loader, which no reader uses."""
     return _numbers(field.indices)
 
@@ -183,8 +183,8 @@ _TYPE_SETTERS = {number: functools.partial(_set_type, number) for number in NAME
 
 
 @edits("attribute-type-present")
-def missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """Set a missing type to the type of the value, if the attribute has one value and no reference."""
+def _edit_missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
+    """Return the edit that sets a missing type to that of the value, if there is one value and no reference."""
     present_types = [VALUES[name] for name in attribute._present() if name in VALUES]
     if attribute.ref_attr_name or len(present_types) != 1:
         return None
@@ -192,20 +192,20 @@ def missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | N
 
 
 @edits("attribute-type-valid")
-def undefined_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """Replace the type UNDEFINED by the type of the value; an unknown number is not changed."""
-    return missing_type(attribute) if attribute.HasField("type") and attribute.type == 0 else None
+def _edit_undefined_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
+    """Return the edit that replaces the type UNDEFINED by that of the value; None for an unknown number."""
+    return _edit_missing_type(attribute) if attribute.HasField("type") and attribute.type == 0 else None
 
 
 @edits("shape-dim-param-empty")
-def empty_dim_param(dimension: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """Clear an empty dim_param, which old exporters write for an unknown size."""
+def _edit_empty_dim_param(dimension: Any) -> tuple[str, str, Callable[[Any], object]] | None:
+    """Return the edit that clears an empty dim_param, which old exporters write for an unknown size."""
     return "clear the empty dim_param: an unknown size is an unset one", "", _clear_dim_param
 
 
 @edits("shape-dim-value-nonnegative")
-def unknown_size(dimension: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """Clear a size of -1, which old exporters write for an unknown size; other negative numbers are not changed."""
+def _edit_unknown_size(dimension: Any) -> tuple[str, str, Callable[[Any], object]] | None:
+    """Return the edit that clears a size of -1, an old form of an unknown size; None for other negative numbers."""
     if dimension.dim_value != -1:
         return None
     return "clear the dim_value -1: an unknown size is an unset one", "", _clear_dim_value

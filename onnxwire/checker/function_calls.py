@@ -22,8 +22,8 @@ MAIN = 0  # the vertex for the nodes outside of functions
 class FunctionCalls:
     """The calls of each function, by `facts.derive(FunctionCalls)`.
 
-    Vertices are MAIN, for the nodes outside of functions, and 1 + row for each FunctionProto. The vertices that v calls
-    are callees[starts[v]:starts[v + 1]], each once, with the number of calls in `counts`.
+    Vertices are MAIN, for the nodes outside of functions, and 1 + row for each FunctionProto; n: their number. The
+    vertices that vertex v calls are callees[starts[v]:starts[v + 1]], each once, with the number of calls in `counts`.
     recursive: the vertices on a cycle of calls. order: all vertices, each after those that it calls, except on a cycle.
     """
 

@@ -44,7 +44,6 @@ def _read_rows() -> dict[str, list[tuple[str, list[list[Alternatives | None]]]]]
     return rows_by_operator
 
 
-# As `_read_rows` returns it.
 INPUT_SHAPES = _read_rows()
 
 

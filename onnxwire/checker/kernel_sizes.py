@@ -52,34 +52,34 @@ def _number(call: Call, index: int, default: int = 1) -> int:
 
 def _gather_nd(call: Call) -> Value | None:
     """Return the size of GatherND."""
-    value, indices = _dims(call, 0), _dims(call, 1)
-    if value is None or not indices or indices[-1] is None:
+    input_dims, indices = _dims(call, 0), _dims(call, 1)
+    if input_dims is None or not indices or indices[-1] is None:
         return None
-    return _value_of_dims(call, *indices[:-1], *value[call.int("batch_dims", 0) + indices[-1] :])
+    return _value_of_dims(call, *indices[:-1], *input_dims[call.int("batch_dims", 0) + indices[-1] :])
 
 
 def _feature_extractor(call: Call) -> Value | None:
     """Return the size of ArrayFeatureExtractor."""
-    value, indices = _dims(call, 0), call.value(1)
-    if value is None or indices is None or indices.shape is None:
+    input_dims, indices = _dims(call, 0), call.value(1)
+    if input_dims is None or indices is None or indices.shape is None:
         return None
-    return _value_of_dims(call, *(value[:-1] or (1,)), max(indices.size, 1))
+    return _value_of_dims(call, *(input_dims[:-1] or (1,)), max(indices.size, 1))
 
 
 def _one_hot_encoder(call: Call) -> Value | None:
     """Return the size of OneHotEncoder, with the number of categories as last dim."""
-    value = _dims(call, 0)
+    input_dims = _dims(call, 0)
     categories = max(call.count("cats_int64s"), call.count("cats_strings"), 1)
-    return _value_of_dims(call, *(value or ()), categories)
+    return _value_of_dims(call, *(input_dims or ()), categories)
 
 
 def _tfidf(call: Call) -> Value | None:
     """Return the size of TfIdfVectorizer, whose last dim is one more than the greatest index of an n-gram."""
-    indexes, value = call.attribute("ngram_indexes"), _dims(call, 0)
+    indexes, input_dims = call.attribute("ngram_indexes"), _dims(call, 0)
     if indexes is None or not len(indexes.ints):
         return None
     size = max(max(indexes.ints), 0) + 1
-    return _value_of_dims(call, *(value or ())[:-1], size, n_constant=size)
+    return _value_of_dims(call, *(input_dims or ())[:-1], size, n_constant=size)
 
 
 def _crop_and_resize(call: Call) -> Value | None:
@@ -93,8 +93,8 @@ def _crop_and_resize(call: Call) -> Value | None:
 
 def _roi_align(call: Call) -> Value | None:
     """Return the size of RoiAlign: an image of output_height and output_width for each box."""
-    value, boxes = _dims(call, 0, 4), _dims(call, 1, 2)
-    channels = value[1] if value is not None else 1
+    input_dims, boxes = _dims(call, 0, 4), _dims(call, 1, 2)
+    channels = input_dims[1] if input_dims is not None else 1
     size = call.int("output_height", 1), call.int("output_width", 1)
     n_boxes = boxes[0] if boxes is not None else 1
     return _value_of_dims(call, n_boxes, channels, *size, n_constant=math.prod(size))
@@ -102,19 +102,19 @@ def _roi_align(call: Call) -> Value | None:
 
 def _grid_sample(call: Call) -> Value | None:
     """Return the size of GridSample."""
-    value, grid = _dims(call, 0), _dims(call, 1)
-    if value is None or grid is None or len(value) < 3 or len(grid) != len(value):
+    input_dims, grid = _dims(call, 0), _dims(call, 1)
+    if input_dims is None or grid is None or len(input_dims) < 3 or len(grid) != len(input_dims):
         return None
-    return _value_of_dims(call, *value[:2], *grid[1:-1])
+    return _value_of_dims(call, *input_dims[:2], *grid[1:-1])
 
 
 def _recurrent(call: Call) -> Value | None:
     """Return the size of the first output of RNN, GRU or LSTM."""
-    value = _dims(call, 0, 3)
-    if value is None:
+    input_dims = _dims(call, 0, 3)
+    if input_dims is None:
         return None
     size, n_directions = call.int("hidden_size", 1), 2 if call.text("direction") == "bidirectional" else 1
-    return _value_of_dims(call, value[0], n_directions, value[1], size, n_constant=size)
+    return _value_of_dims(call, input_dims[0], n_directions, input_dims[1], size, n_constant=size)
 
 
 def _distances(call: Call) -> Value | None:
@@ -137,9 +137,9 @@ def _operator_by_attribute(name: str) -> Callable[[Call], Value | None]:
     """Return the function of operators whose output has an attribute as last dim."""
 
     def function(call: Call) -> Value | None:
-        value = _dims(call, 0)
+        input_dims = _dims(call, 0)
         size = max(call.int(name, 1), 1)
-        return _value_of_dims(call, *(value or ())[:-1], size, n_constant=size)
+        return _value_of_dims(call, *(input_dims or ())[:-1], size, n_constant=size)
 
     return function
 
@@ -179,12 +179,14 @@ def _attention_scores(call: Call) -> Value | None:
 
 def _sequence_cost(call: Call) -> Value | None:
     """Return the memory overhead of the tensors of a sequence, which may exceed the size of their elements."""
-    value, split_sizes = _dims(call, 0), call.ints("split", 1)
+    input_dims, split_sizes = _dims(call, 0), call.ints("split", 1)
     axis = call.int("axis", 0)
-    if value is None or not -len(value) <= axis < len(value):
+    if input_dims is None or not -len(input_dims) <= axis < len(input_dims):
         return None
     part_size = max(split_sizes[0], 1) if split_sizes is not None and len(split_sizes) == 1 else 1
-    n_parts = len(split_sizes) if split_sizes is not None and len(split_sizes) > 1 else (value[axis] or 1) // part_size
+    n_parts = (
+        len(split_sizes) if split_sizes is not None and len(split_sizes) > 1 else (input_dims[axis] or 1) // part_size
+    )
     return _value_of_dims(call, n_parts, _SEQUENCE_TENSOR_ELEMENTS)
 
 
@@ -219,7 +221,6 @@ def _position_bias(call: Call) -> Value:
     return _value_of_dims(call, 1, 1, *lengths, n_constant=math.prod(lengths))
 
 
-# The functions by operator: of ai.onnx.ml, of com.microsoft, and further ones of ONNX.
 OPERATORS_OF_LIBRARIES: dict[str, Callable[[Call], Value | None]] = {
     "GatherND": _gather_nd,
     "ArrayFeatureExtractor": _feature_extractor,

@@ -29,8 +29,8 @@ class Result(NamedTuple):
 class KnownResults:
     """A cache of results. A key contains the content id of each input; Values with equal ids are equal except `tensor`.
 
-    n_element_reads: the number of reads of the elements of stored tensors. The id does not cover them, so a result is
-    not cached if its evaluation made such reads. n_unevaluated_calls: the number of calls that were not evaluated
+    n_element_reads: the number of reads of elements of stored tensors. The id does not cover the elements, so a result
+    is not cached if its evaluation read some. n_unevaluated_calls: the number of calls that were not evaluated
     because of a limit. The result of a function with such a call is not cached, because another evaluation of it may
     be complete.
     """
@@ -50,7 +50,7 @@ class KnownResults:
         self._results[key] = result
 
     def content_id(self, value: Value) -> int:
-        """Return the content id of a Value, which must not change afterwards. Ids are never reused."""
+        """Return the content id of a Value. The Value must not change afterwards. Ids are never reused."""
         if value.content_id:
             return value.content_id
         content = _content(value) if value.sequence is None else None

@@ -22,7 +22,7 @@ MAX_READ_BYTES = 1 << 18  # maximum size of a tensor that is read; a larger one 
 MAX_TOTAL_READ_BYTES = 1 << 23  # number of bytes of a document that one pass reads
 MAX_READ_RECORDS = 1 << 16  # total number of records of payloads that are not one packed record, such as strings
 
-# Default of `--max-elements`: elements of a value of an untrusted model, 512 MiB as floats.
+# Default of `--max-elements`: the maximum number of elements of a value in an untrusted model, 512 MiB as floats.
 MAX_ELEMENTS = 1 << 27
 
 # The number of scanned bytes of all values of AttributeProto.s that are not ASCII; at most MAX_SCANNED_BYTES of each.

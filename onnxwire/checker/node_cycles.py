@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Rows
 
 
-def cycles(facts: Facts) -> list[list[int]]:
+def find_cycles(facts: Facts) -> list[list[int]]:
     """Return sets of nodes of a graph that depend on each other, as ascending rows; sets are sorted by their first row.
 
     The inputs of nodes in a nested graph count as inputs of the node that owns the graph. Sorted graphs have no cycles.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _HEADER_CELLS = ["domain", "operator", "since"]
 _MAX_CELLS = 8
-_MAX_ATTRIBUTES = 64  # also the maximum number of type variables: both are bits of a 64-bit number
+_MAX_ATTRIBUTES = 64  # also the maximum number of type variables: each is one bit of a 64-bit number
 _ATTRIBUTE_TYPES = dict(AttributeProto.AttributeType.items())
 
 

@@ -65,8 +65,9 @@ class Payloads:
     """Columns for TensorProto, by `facts.derive(Payloads)`.
 
     numbers: the number of the data type, or one more than the last number for unknown types. bits: the bits of an
-    element; 0 if unknown. elements: the product of dims; -1 if a dim is negative, or if elements or bytes are 2**63 or
-    more. is_negative: whether a dim is negative. exceeds_63_bits: whether elements or bytes are 2**63 or more.
+    element; 0 for STRING and unknown types. elements: the product of dims; -1 if a dim is negative, or if elements or
+    bytes are 2**63 or more. is_negative: whether a dim is negative. exceeds_63_bits: whether elements or bytes are
+    2**63 or more.
     is_inline: whether the elements are in the message. has_segment: whether the message has a segment.
     n_required: the number of elements that the message must store: `elements`, or the length of its segment; -1 if
     unknown.
@@ -192,18 +193,18 @@ class Numbers:
     than 1 MiB.
     low, high, last: the minimum, the maximum and the last value in the first 64 KiB of a list; 0 for a list that is
     empty or not scanned. 64-bit values are compared as unsigned numbers, and stored as signed ones. is_whole: whether
-    these are all values of a nonempty list. At most 16 MiB of the field in a document are scanned.
+    a nonempty list was scanned to its end. At most 16 MiB of the field in a document are scanned.
     """
 
     def __init__(self, facts: Facts, field: str) -> None:
         payloads = facts.derive(Payloads)
-        is_scanned = payloads.has(field)
-        n = len(is_scanned)
+        has_list = payloads.has(field)
+        n = len(has_list)
         if not is_filled(facts.TensorProto, field).any():
             self.count = self.low = self.high = self.last = np.broadcast_to(np.int64(0), n)
             self.is_whole = np.broadcast_to(np.False_, n)
             return
-        numbers, flags = measure_numbers(facts.columns, "TensorProto", field, is_scanned.view(np.uint8))
+        numbers, flags = measure_numbers(facts.columns, "TensorProto", field, has_list.view(np.uint8))
         self.count, self.low, self.high, self.last = np.frombuffer(numbers, np.int64).reshape(4, n)
         self.is_whole = np.frombuffer(flags, bool)
 

@@ -55,10 +55,10 @@ def check(
     operators: the path of a table of further operators, in the notation of checker/operators.tsv.
     untrusted: whether to also apply the rules of security, which detect known attacks on programs that read models, and
     to open `source` with untrusted=True of `load`; a message that is already open is not affected.
-    max_elements: the limit of the elements of a value in the rules of security. The limit of some values is a multiple
-    of it; see docs/untrusted.md.
+    max_elements: the maximum number of elements of a value in the rules of security. The limit of some values is a
+    multiple of it; see docs/untrusted.md.
     baseline: a trusted model, or a source of one, which is opened like `source`. Only problems that the trusted model
-    does not have at the matching part are reported; parts are matched by structure, as for `diff`.
+    does not have at the matching part are reported; parts are matched as by `diff` with match="structure".
     Returns a sequence of problems: errors, then warnings, then notes, each grouped by rule. They are stored as
     columns, a few bytes for each problem until it is read. Without `checksums`, `untrusted` and `baseline`, no rule
     reads a weight above 1 MiB as a whole.

@@ -41,7 +41,7 @@ from onnxwire.checker.shape_operators import (
     SIZE_INPUTS,
 )
 from onnxwire.checker.shape_values import OMITTED, UNKNOWN, UNKNOWN_CONSTANT, Value
-from onnxwire.checker.small_constants import MAX_ELEMENTS, MAX_TENSOR_BYTES, SmallConstants
+from onnxwire.checker.small_constants import MAX_KNOWN_ELEMENTS, MAX_TENSOR_BYTES, SmallConstants
 from onnxwire.tensor.dtypes import EXTERNAL
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ _SEQUENCE_OPERATORS = frozenset(
 _SIZING_OPERATORS = frozenset(
     ("ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "RandomNormal", "RandomUniform", "Pad", "Resize")
 )
-# By operator: the indices of the inputs whose elements determine the shape of the output. Without them, it is a bound.
+# By operator: the indices of the inputs whose elements determine the shape of the output. If the elements are unknown,
+# the computed shape is a lower bound.
 _SHAPE_INPUTS = SIZE_INPUTS | {"Pad": (1, 3), "Reshape": (1,), "Squeeze": (1,)}
 
 
@@ -210,7 +211,7 @@ class ShapeBounds:
             array = tensor.numpy()
         except Exception:  # a damaged tensor, which other rules report
             return Value(tuple(tensor.dims))
-        is_number = array.dtype.kind in "iufb" and array.size <= MAX_ELEMENTS
+        is_number = array.dtype.kind in "iufb" and array.size <= MAX_KNOWN_ELEMENTS
         return Value(tuple(tensor.dims), array.reshape(-1).tolist() if is_number else None)
 
     def value_of_row(self, tensor: int) -> Value:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxwire.checker.shape_values import OMITTED, Dims, Value, broadcast, elementwise, wrap
-from onnxwire.checker.small_constants import MAX_ELEMENTS
+from onnxwire.checker.small_constants import MAX_KNOWN_ELEMENTS
 
 _MAX_RANK = 64  # the limit of numpy 2
 _MAX_SEQUENCE_TENSORS = 64  # maximum number of elements of a sequence that are known
@@ -48,13 +48,14 @@ class Call(Protocol):
         """Return the AttributeProto with a name, or None."""
 
     def ints(self, name: str, input: int | None = None) -> list[int] | None:
-        """Return the integers of an input, or the first ones of an attribute where the node has no such input.
+        """Return the integers of an input, or of an attribute if the node has no such input.
 
-        Returns None if they are unknown, absent or not integers.
+        Of an attribute, only the first MAX_KNOWN_ELEMENTS are returned. Returns None if the integers are unknown or
+        absent, and if elements of the input are not integers.
         """
 
     def floats(self, name: str) -> list[float] | None:
-        """Return the first floats of an attribute, or None if it has none."""
+        """Return the first MAX_KNOWN_ELEMENTS floats of an attribute, or None if it has none."""
 
     def int(self, name: str, default: int) -> int:
         """Return the integer of an attribute, or the default if it has none."""
@@ -63,13 +64,16 @@ class Call(Protocol):
         """Return the string of an attribute, or ""."""
 
     def extent(self, index: builtins.int) -> tuple[builtins.int, builtins.int] | None:
-        """Return the least and the greatest number of an input that is a stored, short tensor of integers, or None."""
+        """Return the least and the greatest number of an input, or None.
+
+        They are known only for a stored tensor of integers of at most 64 KiB.
+        """
 
     def count(self, name: str) -> builtins.int:
         """Return the number of integers or strings of an attribute."""
 
     def head(self, index: builtins.int) -> bytes:
-        """Return the first bytes of an input that is a stored tensor, if it is short or has raw_data; otherwise b""."""
+        """Return the first bytes of an input that is a stored tensor with raw_data or of at most 1 KiB, else b""."""
 
     def constant(self) -> Value | None:
         """Return the value of Constant, or the element that ConstantOfShape repeats; None if it is unknown."""
@@ -165,10 +169,10 @@ def _expand(call: Call) -> Value | None:
 def _constant_of_shape(call: Call) -> Value | None:
     """Return the size of ConstantOfShape, and the elements if they are few; they are 0 by default."""
     value = _by_shape(0)(call)
-    if value is not None and value.size <= MAX_ELEMENTS and call.constant() is not None:
+    if value is not None and value.size <= MAX_KNOWN_ELEMENTS and call.constant() is not None:
         element = call.constant()
         value.data = (element.data or []) * value.size if element is not None and element.data else None
-    elif value is not None and value.size <= MAX_ELEMENTS:
+    elif value is not None and value.size <= MAX_KNOWN_ELEMENTS:
         value.data = [0] * value.size
     return value
 
@@ -182,10 +186,10 @@ def _tile(call: Call) -> Value:
     shape = tuple(
         count if dim is None else dim * max(count, 0) for dim, count in zip(value.shape, repeats, strict=True)
     )
-    data = value.data * repeats[0] if value.data and len(shape) == 1 and 0 <= repeats[0] <= MAX_ELEMENTS else None
+    data = value.data * repeats[0] if value.data and len(shape) == 1 and 0 <= repeats[0] <= MAX_KNOWN_ELEMENTS else None
     return Value(
         shape,
-        data if data is not None and len(data) <= MAX_ELEMENTS else None,
+        data if data is not None and len(data) <= MAX_KNOWN_ELEMENTS else None,
         value.depends_on_input and max(repeats) < _LARGE_FACTOR,
     )
 
@@ -201,7 +205,7 @@ def _range(call: Call) -> Value | None:
         count = max(math.ceil((limit - start) / delta), 0)
     except (ArithmeticError, ValueError, TypeError):
         return None
-    data = [start + i * delta for i in range(count)] if count <= MAX_ELEMENTS else None
+    data = [start + i * delta for i in range(count)] if count <= MAX_KNOWN_ELEMENTS else None
     return Value((count,), data, depends_on_input)
 
 
@@ -271,7 +275,7 @@ def _concat(call: Call) -> Value | None:
     data: list[Any] | None = None
     if rank == 1 and len(shapes) == len(values) and all(value.data is not None for value in values):
         data = [number for value in values for number in value.data or ()]
-    return Value(tuple(shape), data if data is not None and len(data) <= MAX_ELEMENTS else None, depends_on_input)
+    return Value(tuple(shape), data if data is not None and len(data) <= MAX_KNOWN_ELEMENTS else None, depends_on_input)
 
 
 def _reshape(call: Call) -> Value:
@@ -537,7 +541,7 @@ def _where(call: Call) -> Value:
     if condition.data is not None and len(condition.data) == 1:
         selected = values[0] if condition.data[0] else values[1]
         result = Value(elementwise(None, [condition, *values]).shape, None, selected.depends_on_input)
-        if selected.data is not None and result.size <= MAX_ELEMENTS:
+        if selected.data is not None and result.size <= MAX_KNOWN_ELEMENTS:
             data = selected.data * result.size if len(selected.data) == 1 else selected.data
             result.data = data if len(data) == result.size else None
         return result

@@ -57,7 +57,8 @@ class Versions:
     """The version of its domain that applies to each node, by `facts.derive(Versions)`.
 
     names: the domains whose operators are known. domains: for each node, an index of `names`, -1 for any other domain.
-    versions: for each node, the imported version of its domain, 0 if there is none.
+    versions: for each node, the imported version of its domain, 0 if there is none; 1 for the default domain of a model
+    without imports before IR version 3.
     """
 
     def __init__(self, facts: Facts) -> None:

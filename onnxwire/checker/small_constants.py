@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
     Numbers = list[int] | list[float]
 
-MAX_ELEMENTS = 64  # maximum number of elements of a constant that is decoded, except for `extent` and `head`
+MAX_KNOWN_ELEMENTS = 64  # maximum number of elements of a constant that is decoded, except for `extent` and `head`
 MAX_TENSOR_BYTES = 1024  # maximum encoded size of a tensor that is decoded, except for `extent`
-_MAX_NUMBER_BYTES = 8 * MAX_ELEMENTS + 7  # maximum length of raw_data with MAX_ELEMENTS elements and an incomplete one
+# Maximum length of raw_data with MAX_KNOWN_ELEMENTS elements and an incomplete one.
+_MAX_NUMBER_BYTES = 8 * MAX_KNOWN_ELEMENTS + 7
 MAX_ATTRIBUTE_BYTES = 1 << 16  # maximum encoded size of an attribute that is read
 MAX_KEY_BYTES = 1024  # maximum length of attributes that are compared with those of other nodes
 MAX_EXTENT_BYTES = 1 << 16  # maximum encoded size of a tensor for `extent`
@@ -90,8 +91,8 @@ class SmallConstants:
     def numbers(self, tensor: int) -> Numbers | None:
         """Return the elements of a row of TensorProto.
 
-        Returns None if they are too many, external or of a type that is not in _FORMATS, and for a message that is long
-        or encoded in several pieces; [] if the message has none.
+        Returns None if they are too many, external or of a type that is not in _FORMATS, and for a message above
+        MAX_TENSOR_BYTES or in several pieces; [] if the message has none.
         """
         is_long = self._raw_lengths[tensor] > _MAX_NUMBER_BYTES
         if is_long or self.column("TensorProto", "length")[tensor] > MAX_TENSOR_BYTES:
@@ -105,12 +106,12 @@ class SmallConstants:
         raw_data = message.raw_data
         if raw_data:
             count = len(raw_data) // struct.calcsize(code)
-            if count > MAX_ELEMENTS:
+            if count > MAX_KNOWN_ELEMENTS:
                 return None
             return list(struct.unpack_from(f"<{count}{code}", raw_data))
         for field in ("int64_data", "int32_data", "float_data", "double_data", "uint64_data"):
             values = getattr(message, field)
-            if len(values) > MAX_ELEMENTS:
+            if len(values) > MAX_KNOWN_ELEMENTS:
                 return None
             if len(values) and code == "e":  # float16: int32_data has the bits of each element
                 return [struct.unpack("<e", struct.pack("<H", number & 0xFFFF))[0] for number in values]
@@ -126,8 +127,8 @@ class SmallConstants:
     def extent(self, tensor: int) -> tuple[int, int] | None:
         """Return the least and the greatest element of a row of TensorProto, or None if they are unknown.
 
-        They are unknown for long, external and damaged tensors, for tensors without integers or encoded in several
-        pieces, and beyond the limit of bytes for the document.
+        They are unknown for external and damaged tensors, for tensors above MAX_EXTENT_BYTES, without integers or
+        encoded in several pieces, and beyond MAX_TOTAL_READ_BYTES bytes of the document.
         """
         length = self.column("TensorProto", "length")[tensor]
         if length > MAX_EXTENT_BYTES or length > self._extent_bytes_left:
@@ -143,7 +144,7 @@ class SmallConstants:
         return self._extents[tensor]
 
     def head(self, tensor: int, n: int) -> bytes:
-        """Return the first n bytes of a tensor's elements, or all; b"" if it is not short and has no raw_data.
+        """Return the first n bytes of a tensor's elements, or all; b"" above MAX_TENSOR_BYTES without raw_data.
 
         tensor: the row of TensorProto.
         """
@@ -157,7 +158,10 @@ class SmallConstants:
         return b""
 
     def attributes(self, node: int) -> dict[str, AttributeProto]:
-        """Return the attributes of a row of NodeProto by name, except long ones and those encoded in several pieces."""
+        """Return the attributes of a row of NodeProto by name.
+
+        Attributes above MAX_ATTRIBUTE_BYTES, and those encoded in several pieces, are omitted.
+        """
         start = self.column("NodeProto", "first.attribute")[node]
         attributes = {}
         for row in range(start, start + self.column("NodeProto", "attribute")[node]):
@@ -168,7 +172,7 @@ class SmallConstants:
         return attributes
 
     def attribute_bytes(self, node: int) -> tuple[int, bytes] | None:
-        """Return a key of the attributes of a row of NodeProto; None if they are long.
+        """Return a key of the attributes of a row of NodeProto; None if they have more than MAX_KEY_BYTES bytes.
 
         Rows with equal keys have equal attributes. The key is the length of the first attribute, and the bytes from the
         first to the last attribute.

@@ -66,7 +66,7 @@ def decodings(text: bytes) -> Iterator[bytes]:
 
 
 def inner_decodings(text: bytes) -> Iterator[bytes]:
-    """Yield the decoded bytes of parts of a text: digits that begin as those of a program, and the first long words.
+    """Yield the decoded bytes of parts of a text: digits that begin like those of a program, and the first long words.
 
     The digits may also be reversed.
     """

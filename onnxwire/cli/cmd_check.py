@@ -176,7 +176,7 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 def _refuse_stream(path: str) -> None:
-    """Raise SourceError for a pipe or device among several files, or that a pattern matches: reading might block."""
+    """Raise SourceError for a pipe or device, since reading it might block; - is accepted."""
     if path == "-":
         return
     try:

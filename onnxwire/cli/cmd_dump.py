@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
         "--max-bytes",
         metavar="N",
         type=parse_whole_number,
-        help="omit strings and bytes of more than N bytes and repeated numbers of more than N elements",
+        help="print only the size of strings and bytes above N bytes, and of repeated numbers above N elements",
     )
     parser.add_argument(
         "--digests",

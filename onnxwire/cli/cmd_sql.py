@@ -62,7 +62,7 @@ QUERIES = {
         select t.name, t.bytes from tensors t where starts_with(t.path, t.graph || '.initializer[')
         and not exists (from uses u where u.graph = t.graph and u.name = t.name and u.kind = 'input')
         and not exists (from values v where v.graph = t.graph and v.name = t.name and v.kind = 'output')""",
-    "initializers that may be duplicates, by type, shape and size": """
+    "tensors that may be duplicates, by type, shape and size": """
         select data_type, dims, bytes, count(*) as n, list(name) as names from tensors where bytes > 1024
         group by data_type, dims, bytes having n > 1 order by bytes * (n - 1) desc""",
     "outputs of nodes without a type": """

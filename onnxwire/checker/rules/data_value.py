@@ -89,13 +89,13 @@ RULES = {
         ),
         "map-key-unique": (
             lambda key: repeats(key.parent, key.value),
-            "the map has the key {value} twice; remove one of them",
+            "the map has the key {value} more than once; keep one of them",
         ),
     },
     "MapProto.string_keys": {
         "map-key-unique": (
             lambda key: repeats(key.parent, key.value),
-            "the map has the key {key!r} twice; remove one of them",
+            "the map has the key {key!r} more than once; keep one of them",
             {"key": lambda key: key.texts(key.value)},
         ),
         "map-string-key-utf8": (

@@ -300,7 +300,9 @@ def group_meaningful(facts: Facts) -> Iterator[Finding]:
     devices = facts.lists("ShardingSpecProto.device")
     is_used = _are_listed((groups.parent[rows], groups.key[rows]), (devices.parent, devices.value))
     yield groups.at(rows[~is_used], "group {key} is not in the device list; list its key there or remove the group")
-    yield members.at(repeats(members.parent, members.value), "device {value} is in the group twice; list it once")
+    yield members.at(
+        repeats(members.parent, members.value), "device {value} is in the group more than once; list it once"
+    )
 
 
 def _spec_column(dims: Sheet, column: Rows, missing: int) -> Rows:

@@ -1,8 +1,8 @@
 """Rules of external data: the entries that describe its position, and the files in the model's folder.
 
 The rules check the type, links and size of a file. A file is read only if the caller requests a comparison of
-checksums. A document that was not loaded from a file has no folder; without external_root and external_data, rules of
-files report nothing about it.
+checksums. A document that was not loaded from a file has no folder; rules of files report nothing about it if `load`
+was called without external_root and external_data.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class Files:
     def _find_links(self, id: int, name: str, n_links: int) -> None:
         """Record a message about a file that is a symbolic link or has several names (hard links).
 
-        id: that of the location. name: the path of the file. n_links: the number of its names.
+        id: the id of the location. name: the path of the file. n_links: the number of its names.
         """
         if os.path.islink(name):
             self.linked_messages[id] = (

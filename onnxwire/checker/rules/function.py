@@ -165,7 +165,7 @@ RULES = {
             lambda info: repeats(
                 info.parent, info.name, where=info.under("FunctionProto.value_info") & (info.name != EMPTY)
             ),
-            "value_info has {name!r} twice; remove one of the entries",
+            "value_info has {name!r} more than once; keep one of the entries",
         ),
         "function-value-info-known-name": (
             lambda info: info.under("FunctionProto.value_info") & (info.derive(Scopes).value_info_meanings == NOWHERE),

@@ -9,7 +9,7 @@ import numpy as np
 
 from onnxwire.checker.declared_types import DeclaredTypes, describe_contradiction
 from onnxwire.checker.facts import EMPTY, Facts, Finding, List, is_one_of, repeats, true_rows
-from onnxwire.checker.node_cycles import cycles
+from onnxwire.checker.node_cycles import find_cycles
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.training import is_reported_by_training
 from onnxwire.checker.scopes import (
@@ -105,7 +105,7 @@ RULES = {
         ),
         "graph-output-name-unique": (
             lambda info: repeats(info.parent, info.name, where=info.under("GraphProto.output") & (info.name != EMPTY)),
-            "{name!r} is listed as an output twice",
+            "{name!r} is listed as an output more than once",
         ),
         "subgraph-input-no-shadowing": (
             lambda info: (
@@ -117,7 +117,7 @@ RULES = {
             lambda info: repeats(
                 info.parent, info.name, where=info.under("GraphProto.value_info") & (info.name != EMPTY)
             ),
-            "value_info has {name!r} twice; remove one of the entries",
+            "value_info has {name!r} more than once; keep one of the entries",
         ),
         "graph-value-info-known-name": (
             lambda info: _unknown_value_infos(info.facts),
@@ -212,7 +212,7 @@ RULES = {
         ),
         "quant-annotation-key-unique": (
             lambda entry: repeats(entry.parent, entry.key, where=_is_quantization_entry(entry)),
-            "the annotation has the key {key!r} twice; remove one of the entries",
+            "the annotation has the key {key!r} more than once; keep one of the entries",
         ),
         "quant-annotation-value-known": (
             lambda entry: _is_quantization_entry(entry) & ~entry.derive(_is_value_name)[entry.value],
@@ -323,7 +323,7 @@ def acyclic(facts: Facts) -> Iterator[Finding]:
     """Yield the first node of each set of nodes that depend on each other."""
     nodes = facts.NodeProto
     messages = {}
-    for members in cycles(facts):
+    for members in find_cycles(facts):
         names = [_title(facts, row) for row in members[:4]]
         rest_of_list = f" and {len(members) - 4:,} more" if len(members) > 4 else ""
         messages[members[0]] = f"the nodes {', '.join(names)}{rest_of_list} depend on each other in a cycle; break it"

@@ -53,11 +53,11 @@ RULES = {
     "StringStringEntryProto": {
         "metadata-model-key-unique": (
             lambda entry: repeats(entry.key, where=entry.under(_MODEL_FIELD)),
-            "the model has the key {key!r} twice; remove one of the entries",
+            "the model has the key {key!r} more than once; keep one of the entries",
         ),
         "metadata-nested-key-unique": (
             lambda entry: repeats(entry.edge, entry.parent, entry.key, where=entry.under(*_NESTED_FIELDS)),
-            "the list has the key {key!r} twice; remove one of the entries",
+            "metadata_props has the key {key!r} more than once; keep one of the entries",
         ),
         "metadata-key-present": (
             lambda entry: (entry.key == EMPTY) & entry.under(_MODEL_FIELD, *_NESTED_FIELDS),

@@ -68,7 +68,7 @@ RULES = {
         "operator-op-type-present": (lambda op: op.op_type == EMPTY, "the operator has no op_type; name it"),
         "operator-op-type-unique": (
             lambda op: (op.op_type != EMPTY) & repeats(op.op_type, op.since_version),
-            "operator {op_type!r} of version {since_version} is in the set twice; remove one of them",
+            "operator {op_type!r} of version {since_version} is in the set more than once; keep one of them",
         ),
         "operator-since-version-bound": (
             lambda op: (_set_versions(op) > 0) & (op.since_version > _set_versions(op)),
@@ -99,7 +99,7 @@ RULES = {
 def domain_present(facts: Facts) -> Iterator[Finding]:
     """Yield a set that has no domain although it is not the default set.
 
-    It is not the default set if it has a function of another domain, or if ONNX defines none of its operators.
+    It is not the default set if it has a function of another domain, or has operators but none that ONNX defines.
     """
     sets = facts.OperatorSetProto
     reason = _reason_not_default(facts) if (sets.domain == EMPTY).any() else ""
@@ -155,7 +155,7 @@ def functions_unique(facts: Facts) -> Iterator[Finding]:
     domains = normalized_domains(facts, functions.domain)
     yield functions.at(
         rows[repeats(domains[rows], functions.name[rows], functions.overload[rows], versions[rows])],
-        "function {name!r} is in the set twice; remove one of them",
+        "function {name!r} is in the set more than once; keep one of them",
     )
     known_versions = np.maximum(versions[rows], 0)
     positions = facts.join((known_versions, functions.name[rows]), (np.maximum(ops.since_version, 0), ops.op_type))

@@ -37,7 +37,7 @@ RULES = {
     "OperatorSetIdProto": {
         "opset-import-duplicate-entry": (
             lambda entry: repeats(entry.edge, entry.parent, entry.domain, entry.version),
-            "domain {domain!r} at version {version} is listed twice; remove one of the entries",
+            "domain {domain!r} at version {version} is listed more than once; keep one of the entries",
         ),
         "opset-import-version-positive": (
             lambda entry: (entry.version <= 0) | (entry.version > _MAX_VERSION),

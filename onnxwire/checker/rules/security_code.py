@@ -54,7 +54,7 @@ _SETTING = re.compile(
     re.I,
 )
 _MAX_FUTURE_VERSIONS = 8  # number of versions of an operator set after the last known one that are accepted
-# Domains that begin as those of ONNX and onnxruntime, after `ascii_skeleton` has replaced letters that look alike.
+# Domains that begin like those of ONNX and onnxruntime, after `ascii_skeleton` has replaced letters that look alike.
 _LIKE_ONNX = re.compile(r"(?:ai|al|com|org)?[._-]*(?:onnx(?:runtime|rt)?|ort|microsoft)(?:[._-]|\Z)")
 # The beginning of a path or an address.
 _PATH = re.compile(r"/[\w.-]+/|~/|\.\.?[/\\]|[A-Za-z]:[/\\]|\\\\|[a-z][a-z0-9+]{1,9}://", re.S)
@@ -182,7 +182,7 @@ def shadow(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_like_onnx(domain: str) -> bool:
-    """Return whether a domain that ONNX and onnxruntime do not define begins as, or looks like, one of theirs."""
+    """Return whether a domain is not one of ONNX or onnxruntime, but begins like one."""
     if domain in ("", "ai.onnx", *operators().domain_names, *_KNOWN_DOMAINS):
         return False
     return _LIKE_ONNX.match(ascii_skeleton(domain)) is not None

@@ -19,7 +19,7 @@ from onnxwire.checker.facts import Facts, Finding, true_rows
 from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.external import External, Files, Ranges
 from onnxwire.checker.rules.security_payloads import find_program, long_signature
-from onnxwire.errors import ExternalDataError, SourceError
+from onnxwire.errors import ExternalDataError, SourceError, count_text
 from onnxwire.tensor.external_data import windows_fault_of
 
 _MEMORY_ADDRESS = "_ORT_MEM_ADDR_"  # the mark of data in memory, in locations of onnxruntime
@@ -98,7 +98,7 @@ def _locations_where(facts: Facts, accepts: Any) -> Any:
     return rows[facts.matching(accepts, entries.value[rows])]
 
 
-def _normalized(location: str) -> str:
+def _normalize(location: str) -> str:
     """Return a location in a form that is equal for locations of the same file on some system."""
     return skeleton(posixpath.normpath(location.replace("\\", "/"))).casefold()
 
@@ -121,8 +121,7 @@ class Extents:
         numbers_by_name: dict[str, int] = {}
         location_ids, id_positions = np.unique(locations, return_inverse=True)
         file_numbers = [
-            numbers_by_name.setdefault(_normalized(facts.text(id)), len(numbers_by_name))
-            for id in location_ids.tolist()
+            numbers_by_name.setdefault(_normalize(facts.text(id)), len(numbers_by_name)) for id in location_ids.tolist()
         ]
         files = np.array(file_numbers, np.int64)[id_positions] if len(rows) else rows
         starts = ranges.offset[rows]
@@ -263,7 +262,7 @@ def alias(facts: Facts) -> Iterator[Finding]:
     ids, positions = np.unique(entries.value[rows], return_index=True)
     for position, id in sorted(zip(positions.tolist(), ids.tolist(), strict=True)):
         location = facts.text(id)
-        first_id = first_ids.setdefault(_normalized(location), id)
+        first_id = first_ids.setdefault(_normalize(location), id)
         if first_id != id:
             messages[int(rows[position])] = (
                 f"the location {location!a} is on some systems the same file as {facts.text(first_id)!a}; "
@@ -365,8 +364,8 @@ def checksum_absent(facts: Facts) -> Iterator[Finding]:
     rows = true_rows((external.entry_of("checksum") == -1) & external.is_external)
     yield facts.TensorProto.at(
         rows[:1],
-        f"the checksum is missing for {len(rows):,} of {int(external.is_external.sum()):,} external tensors, so a "
-        "replaced file is not detected; compare each file with a digest that you got another way",
+        f"the checksum is missing for {len(rows):,} of {count_text(int(external.is_external.sum()), 'external tensor')}"
+        ", so a replaced file is not detected; compare each file with a digest that you got another way",
     )
 
 

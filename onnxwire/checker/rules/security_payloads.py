@@ -472,7 +472,7 @@ def text_payload(facts: Facts) -> Iterator[Finding]:
                     elements = facts.lists(name)
                     yield elements.at(
                         np.isin(elements.value, reported_ids),
-                        "this contains {kind}; do not run it",
+                        "the text contains {kind}; do not run it",
                         kind=lambda row, ids=elements.value: kinds[int(ids[row])],
                     )
     yield from _divided_metadata(facts)

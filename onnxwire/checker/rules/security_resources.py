@@ -104,7 +104,7 @@ def text(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-total", "NodeProto")
 def total_elements(facts: Facts) -> Iterator[Finding]:
-    """Yield the first node at which outputs whose size depends on no input have too many elements together."""
+    """Yield the node up to which outputs whose size depends on no input have too many elements together."""
     node_and_total = facts.derive(ShapeBounds).total
     if node_and_total is not None:
         node, count = node_and_total
@@ -456,8 +456,8 @@ class _OpenGroup:
 def has_slow_repeats(expression: str) -> bool:
     """Return whether a regular expression has repeats that take exponential or cubic time in engines that backtrack.
 
-    Such repeats are: a repeated group that contains a repeat, or alternatives with the same first token, or several
-    that begin with a group or are empty; and three repeats of the same token in succession.
+    Such repeats are: a repeated group that contains a repeat; a repeated group in which two alternatives begin with the
+    same token, begin with groups or are empty; three repeats of the same token in succession.
     """
     position = 0
     groups = [_OpenGroup()]  # the whole expression, and the open groups in it

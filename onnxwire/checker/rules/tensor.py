@@ -24,7 +24,7 @@ from onnxwire.messages import TensorProto
 from onnxwire.tensor.dtypes import DATA_TYPES
 
 _TYPE_NAME = {"type_name": lambda tensor: type_names(tensor.data_type)}
-# The repeated fields for elements, without `_data`, each with its data types.
+# The repeated fields for elements, by their names without the suffix `_data`, each with its data types.
 _LIST_TYPES = {
     "float": "FLOAT and COMPLEX64",
     "double": "DOUBLE and COMPLEX128",
@@ -147,7 +147,7 @@ RULES = {
 
 
 def _has_inline_elements(tensors: Sheet) -> Any:
-    """Return whether each tensor is inline, and the product of its dims is not 0; it may be impossible to compute."""
+    """Return whether each tensor is inline, and the product of its dims is unknown or not 0."""
     payloads = tensors.derive(Payloads)
     return payloads.is_inline & (payloads.elements != 0)
 

@@ -48,7 +48,7 @@ RULES = {
         ),
         "training-initialization-key-unique": (
             lambda entry: repeats(entry.parent, entry.key, where=entry.under(_INITIALIZATION) & (entry.key != EMPTY)),
-            "{key!r} is bound twice in this TrainingInfoProto; keep one of the bindings",
+            "{key!r} is bound more than once in this TrainingInfoProto; keep one of the bindings",
         ),
         # Compares the bindings of all TrainingInfoProtos.
         "training-update-key-unique": (

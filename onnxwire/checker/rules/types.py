@@ -42,7 +42,7 @@ RULES = {
             ),
             (lambda type_: type_.flags & CLASH != 0, "the type has several kinds; keep one of them"),
         ],
-        # TENSOR is valid for all tensors.
+        # If no other denotation fits a tensor, TENSOR does.
         "type-denotation-present": (
             lambda type_: (type_.denotation == EMPTY) & type_.has("tensor_type") & (type_.derive(_io_names) >= 0),
             f"the type of {{value!r}} has no denotation; set {' or '.join(_DENOTATIONS)}",
