@@ -167,9 +167,9 @@ def files_open_for_writing() -> set[Identity]:
 
 
 def _protect_mapped_file(path: object, flags: int, is_folder_unknown: bool) -> None:
-    """Replace a mapped file by a copy, or an empty file if it will be truncated, before it is opened for writing.
+    """Replace a mapped file by a copy, or by an empty file if it will be truncated, before it is opened for writing.
 
-    The mapping keeps the old file; reading a truncated mapping would end the process. If a writable file can't be
+    The mapping refers to the old file; reading a truncated mapping would end the process. If a writable file can't be
     replaced because of one of RENAME_ERRORS, its mapped bytes are read into memory instead.
     path: the argument of `open`. flags: the flags of open(2). is_folder_unknown: whether a relative path
     may belong to another folder than the working directory.

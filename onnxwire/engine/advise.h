@@ -66,8 +66,8 @@ static inline void ow_record_jump(OwHeaders *headers, const uint8_t *p) {
 /* Predict the headers that follow the header at p, which was jumped to last; store their addresses in `next`, and
  * return their number, at most OW_REQUESTED_HEADERS. After a prediction, the next OW_REQUESTED_HEADERS / 2 calls
  * predict nothing. The prediction assumes that the distances repeat, since the layers of a model are alike: `period` is
- * the number of distances from an earlier distance to the last one, which are near each other. The distances before
- * these two must be near each other as well, unless the earlier distance is the oldest recorded one. */
+ * the difference between the index of the last distance and that of the latest earlier distance near it. The distances
+ * before these two must be near each other as well, unless the earlier one of the two is the oldest recorded one. */
 static inline unsigned ow_predict_headers(
     OwHeaders *headers, const uint8_t *p, const uint8_t *end, const uint8_t **next
 ) {

@@ -18,7 +18,7 @@
 #define OW_MIN_CACHED_PARTS OW_LIMIT(8, 2) /* the document caches the Spans of messages with this many parts or more */
 #define OW_MAX_LEAF_PAIRS OW_LIMIT(512, 4)         /* pairs in one leaf of engine/overlay_index.pyx */
 #define OW_MAX_FULL_OVERLAYS OW_LIMIT(64, 2)   /* newest overlays of a document, which are not compacted */
-#define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* the same for documents with `is_part` of less than 64 KiB */
+#define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* as above, for a document with `is_part` and less than 64 KiB */
 #define OW_MAX_RESCANNED_BYTES OW_LIMIT(1024, 24) /* compact overlays of longer messages store all slots */
 /* Number of first elements whose access makes no index; four times as many in a field of 64 times as many elements. */
 #define OW_MAX_WALKED_ELEMENTS OW_LIMIT(8, 1)
