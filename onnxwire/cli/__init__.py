@@ -75,7 +75,7 @@ def _run(arguments: list[str] | None) -> int:
         return EXIT_OK
     # Imported here, since argparse and re take 10 ms to import.
     from onnxwire.cli.options import server_settings
-    from onnxwire.cli.parser import make_parser, list_options
+    from onnxwire.cli.parser import list_options, make_parser
     from onnxwire.io.remote.address import shown_source
 
     name = next((word for word in command_words if not word.startswith("-")), None)
