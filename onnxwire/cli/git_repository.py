@@ -130,8 +130,7 @@ def edit_line(path: Path, line: str, *, is_present: bool) -> None:
     """Make a line the last of a text file, or remove it; the other lines do not change.
 
     is_present: whether the file contains the line afterwards.
-    The file is created if necessary, and deleted if it becomes empty, unless the path is a
-    symbolic link.
+    The file is created if necessary. If it becomes empty, it is deleted, unless the path is a symbolic link.
     """
     if path.exists() and not path.is_file():  # reading a pipe would wait for a writer
         raise SourceError(None, "not a regular file", str(path))

@@ -100,7 +100,7 @@ class Printer:
             # If a message runs past the end, print the part that exists; `record.raw` is the length in the file.
             if record.raw is None or field is None or field.message_type is None or not may_enter:
                 raise self._fault_error(offset)
-            self._print_line(offset, f"{label} {{  # {level.end - value_start:,} of {record.raw:,} bytes")
+            self._print_line(offset, f"{label} {{  # {level.end - value_start:,} of {count_text(record.raw, 'byte')}")
             self.levels.append(_Level(field.message_type, offset, level.end, is_cut=True))
             return value_start
         size = count_text(record_end - value_start, "byte")

@@ -72,9 +72,9 @@ def open_file(
     and if mapped files use less than half of the process's descriptors. Otherwise it is read into memory.
 
     descriptor: closed by the caller. name: the name of the document. cls: the class of the root message, which is then
-    verified, or None for a file of external data. The structure of a message is read into memory as far as _MAX_PRIVATE_RANGES
-    permits, and values of 64 KiB and more stay mapped. So a later write to the file can usually damage only these
-    values, and reading them detects it.
+    verified, or None for a file of external data. The structure of a message is read into memory as far as
+    _MAX_PRIVATE_RANGES permits, and values of 64 KiB and more stay mapped. So a later write to the file can usually
+    damage only these values, and reading them detects it.
     open_for_writing: the result of `files_open_for_writing`, if it is known.
     Raises OSError, and DecodeError for a damaged message.
     """
