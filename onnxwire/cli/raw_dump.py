@@ -38,7 +38,7 @@ def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
         descriptor = best_fitting_type(document) or model
     document.set_root((descriptor or model)._concrete_class)
     name = f" as {descriptor.full_name}" if descriptor is not None else ""
-    print(f"# {ascii(shown_source(path))[1:-1]}: {len(document):,} bytes{name}", file=out)
+    print(f"# {ascii(shown_source(path))[1:-1]}: {count_text(len(document), 'byte')}{name}", file=out)
     Printer(document, out).print_message(descriptor, 0, len(document))
     document.close()
     return 0
