@@ -114,7 +114,7 @@ def read_stream(
         if max_bytes is not None and len(data) > max_bytes:
             return data
         if len(data) > limit:
-            kind = "pipe" if limit == MAX_PIPE_BYTES else "device"
+            kind = "pipe or socket" if limit == MAX_PIPE_BYTES else "device"
             reason = f"more than {limit:,} bytes, the limit for a {kind}; write them to a file first"
             raise SourceError(errno.EFBIG, reason, name)
     if chunk is None:
