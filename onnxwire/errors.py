@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self
 
-_MAX_NAMES = 100_000  # candidates that are considered
-_MAX_COMPARED = 2000  # candidates that are compared character by character
+_MAX_CANDIDATES = 100_000  # maximum number of candidates that are considered
+_MAX_COMPARED_CANDIDATES = 2000  # maximum number compared character by character
 _MAX_NAME_CHARS = 200  # a longer name is not a typing error
 
 
@@ -30,11 +30,11 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     if not name or len(name) > _MAX_NAME_CHARS:
         return ""
     max_chars = 2 * _MAX_NAME_CHARS
-    names = dict.fromkeys(text for text in islice(candidates, _MAX_NAMES) if text and len(text) <= max_chars)
+    names = dict.fromkeys(text for text in islice(candidates, _MAX_CANDIDATES) if text and len(text) <= max_chars)
     compared_names: Iterable[str] = names
-    if len(names) > _MAX_COMPARED:
+    if len(names) > _MAX_COMPARED_CANDIDATES:
         # The names that have the longest prefixes in common with `name`.
-        compared_names = nlargest(_MAX_COMPARED, names, lambda text: len(commonprefix([name, text])))  # noqa: RUF071
+        compared_names = nlargest(_MAX_COMPARED_CANDIDATES, names, lambda text: len(commonprefix([name, text])))  # noqa: RUF071
     similar = get_close_matches(name, compared_names, n=1, cutoff=0.7)
     if not similar:
         lower_name = name.lower()

@@ -75,7 +75,7 @@ def _run(arguments: list[str] | None) -> int:
         return EXIT_OK
     # Imported here, since argparse and re take 10 ms to import.
     from onnxwire.cli.options import server_settings
-    from onnxwire.cli.parser import make_parser, options_of
+    from onnxwire.cli.parser import list_options, make_parser
     from onnxwire.io.remote.address import shown_source
 
     name = next((word for word in command_words if not word.startswith("-")), None)
@@ -95,7 +95,7 @@ def _run(arguments: list[str] | None) -> int:
         if name is not None:
             parser.prog += f" {name}"
             flag = unknown_words[0].partition("=")[0]
-            hint = did_you_mean(flag, options_of(parser, name)) if flag.startswith("--") else ""
+            hint = did_you_mean(flag, list_options(parser, name)) if flag.startswith("--") else ""
         parser.error(f"unrecognized arguments: {' '.join(unknown_words)}{hint}")
     if options.command is None:
         parser.print_help()

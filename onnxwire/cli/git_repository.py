@@ -9,14 +9,14 @@ import time
 from pathlib import Path
 from typing import IO
 
-from onnxwire.errors import PathError, SaveError, SourceError
+from onnxwire.errors import PathError, SaveError, SourceError, count_text
 from onnxwire.io.atomic_file import AtomicFile
 from onnxwire.io.load import load
 from onnxwire.messages import ModelProto
 
 _MAX_LOCK_SECONDS = 3  # time to wait while another process changes the same settings
 _MAX_POINTER_BYTES = 1024  # Git LFS treats larger files as content
-# Exit status of `git config --unset-all` if another process removed the setting in the meantime.
+# Exit status of `git config --unset-all` if the setting does not exist.
 _ABSENT_SETTING_STATUS = 5
 # The text of a Git LFS pointer, with the SHA-256 and the size of its object.
 _POINTER = re.compile(
@@ -27,8 +27,9 @@ _POINTER = re.compile(
 def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = False, accepted_status: int = 0) -> str:
     """Run git and return its output without the last line break.
 
-    file: its standard input. may_fail: whether to return the output, usually "", if git fails, instead of
-    raising SourceError. accepted_status: an exit status besides 0 that is no failure.
+    file: its standard input. accepted_status: an exit status besides 0 that is no failure. may_fail: whether to return
+    the output, usually "", after a failure.
+    Raises SourceError if git can't be started, and after a failure without `may_fail`.
     """
     environment = {**os.environ, "LC_ALL": "C"}  # untranslated, because some messages are parsed
     try:
@@ -58,7 +59,10 @@ def load_version(path: str) -> ModelProto:
 
 
 def resolve_pointer(path: str) -> str:
-    """Return the path of a Git LFS pointer's object in the local store, or `path` itself if the file is no pointer."""
+    """Return the path of a Git LFS pointer's object in the local store, or `path` itself if the file is no pointer.
+
+    Raises SourceError if the object is not in the store.
+    """
     pointer = read_pointer(path)
     if pointer is None:
         return path
@@ -67,7 +71,8 @@ def resolve_pointer(path: str) -> str:
     if object_path.is_file() and object_path.stat().st_size == size:
         return str(object_path)
     reason = (
-        f"a Git LFS pointer to {size:,} bytes that are not in the local store; fetch them with `git lfs fetch --all`"
+        f"a Git LFS pointer to an object of {count_text(size, 'byte')} that is not in the local store; "
+        "fetch it with `git lfs fetch --all`"
     )
     raise SourceError(None, reason, path)
 
@@ -125,10 +130,9 @@ def edit_line(path: Path, line: str, *, is_present: bool) -> None:
     """Make a line the last of a text file, or remove it; the other lines do not change.
 
     is_present: whether the file contains the line afterwards.
-    The file is created if necessary, and deleted if it becomes empty, unless the path is a
-    symbolic link.
+    The file is created if necessary. If it becomes empty, it is deleted, unless the path is a symbolic link.
     """
-    if path.exists() and not path.is_file():  # a pipe would wait for a writer
+    if path.exists() and not path.is_file():  # reading a pipe would wait for a writer
         raise SourceError(None, "not a regular file", str(path))
     try:
         old_data = path.read_bytes()

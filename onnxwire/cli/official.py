@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from onnxwire.errors import EditError, Error
 from onnxwire.io.remote.address import shown_source
 
-# The prefix of a failed assertion in the package's C++ code.
+# The start of the error text of a failed assertion in the package's C++ code.
 _ASSERTION = re.compile(r"^\S+:\d+: \w+: Assertion `.*?` failed: ")
 
 

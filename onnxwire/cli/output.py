@@ -17,10 +17,9 @@ from onnxwire.io.remote.address import shown_source
 def refuse_overwriting_input(path: str, output: str) -> None:
     """Raise SourceError if the file to write is the input."""
     if "://" in path and path == output:
-        reason = "this is the input; name another file after -o"
-        raise SourceError(errno.EINVAL, reason, shown_source(output))
+        raise SourceError(errno.EINVAL, "this is the input; name another output file", shown_source(output))
     if output != "-" and os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
-        raise SourceError(errno.EINVAL, "this is the input; name another file after -o", output)
+        raise SourceError(errno.EINVAL, "this is the input; name another output file", output)
 
 
 @contextmanager

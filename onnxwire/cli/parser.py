@@ -99,7 +99,7 @@ class ProgramParser(Parser):
         return "\n".join(lines)
 
 
-def options_of(parser: argparse.ArgumentParser, command: str) -> list[str]:
+def list_options(parser: argparse.ArgumentParser, command: str) -> list[str]:
     """Return the options of a command of the parser, such as --json."""
     choices = next(action.choices for action in parser._actions if action.dest == "command")
     return [text for action in choices[command]._actions for text in action.option_strings]  # type: ignore[index]

@@ -38,7 +38,7 @@ def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
         descriptor = best_fitting_type(document) or model
     document.set_root((descriptor or model)._concrete_class)
     name = f" as {descriptor.full_name}" if descriptor is not None else ""
-    print(f"# {ascii(shown_source(path))[1:-1]}: {len(document):,} bytes{name}", file=out)
+    print(f"# {ascii(shown_source(path))[1:-1]}: {count_text(len(document), 'byte')}{name}", file=out)
     Printer(document, out).print_message(descriptor, 0, len(document))
     document.close()
     return 0
@@ -47,11 +47,11 @@ def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
 class _Level(NamedTuple):
     """A message or group that is being printed."""
 
-    table: Descriptor | None  # the message's descriptor; None for fields without names
+    descriptor: Descriptor | None  # of the message; None for fields without names
     start: int  # offset of its tag; of its first byte for the root
     end: int  # offset after its last byte; for a group or a cut message, `end` of the enclosing level
     group: int | None = None  # the field number of a group, which ends before `end`
-    is_cut: bool = False  # whether its length exceeds the enclosing message
+    is_cut: bool = False  # whether it runs past the end of the enclosing message
 
 
 class Printer:
@@ -63,9 +63,9 @@ class Printer:
         self.width = len(str(len(document)))
         self.levels: list[_Level] = []
 
-    def print_message(self, table: Descriptor | None, start: int, end: int) -> None:
+    def print_message(self, descriptor: Descriptor | None, start: int, end: int) -> None:
         """Print all records between two offsets; raises DecodeError at the first fault."""
-        self.levels = [_Level(table, start, end)]
+        self.levels = [_Level(descriptor, start, end)]
         offset = start
         while self.levels:
             level = self.levels[-1]
@@ -80,7 +80,7 @@ class Printer:
 
     def _print_record(self, level: _Level, offset: int) -> int:
         """Print the record at an offset, or the first line of a message or group; returns the next offset."""
-        record = read(self.document, level.table, offset, level.end, is_in_group=level.group is not None)
+        record = read(self.document, level.descriptor, offset, level.end, is_in_group=level.group is not None)
         field, wire, value_start, record_end = record.field, record.wire, record.value_start, record.end
         if value_start == offset:
             raise self._fault_error(offset)
@@ -90,7 +90,7 @@ class Printer:
             self.levels.pop()
             self._print_line(offset, "}")
             return value_start
-        label = _label(level.table, field, record.number)
+        label = _label(level.descriptor, field, record.number)
         may_enter = len(self.levels) < MAX_DEPTH
         if wire == WIRE_START_GROUP and may_enter:
             self._print_line(offset, f"{label} group {{")
@@ -100,7 +100,7 @@ class Printer:
             # If a message runs past the end, print the part that exists; `record.raw` is the length in the file.
             if record.raw is None or field is None or field.message_type is None or not may_enter:
                 raise self._fault_error(offset)
-            self._print_line(offset, f"{label} {{  # {level.end - value_start:,} of {record.raw:,} bytes")
+            self._print_line(offset, f"{label} {{  # {level.end - value_start:,} of {count_text(record.raw, 'byte')}")
             self.levels.append(_Level(field.message_type, offset, level.end, is_cut=True))
             return value_start
         size = count_text(record_end - value_start, "byte")
@@ -132,14 +132,14 @@ class Printer:
         self.out.write(f"{offset_text:>{self.width}}  {'  ' * (len(self.levels) - 1)}{text}\n")
 
 
-def _label(table: Descriptor | None, field: FieldDescriptor | None, number: int) -> str:
+def _label(descriptor: Descriptor | None, field: FieldDescriptor | None, number: int) -> str:
     """Return the number and the name of a field, or the reason why it has no name."""
-    if table is None:
+    if descriptor is None:
         return str(number)
     if field is None:
-        if any(row.number == number for row in table.fields):
+        if any(row.number == number for row in descriptor.fields):
             return f"{number} (unknown: the field has another wire type)"
-        if any(first_number <= number <= last_number for first_number, last_number in table.reserved_ranges):
+        if any(first_number <= number <= last_number for first_number, last_number in descriptor.reserved_ranges):
             return f"{number} (reserved)"
         return f"{number} (unknown)"
     if field.until is not None:

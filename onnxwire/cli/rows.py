@@ -14,7 +14,7 @@ from onnxwire.io.remote.address import shown_source
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that select and sort rows; see `make_row_test` and `sort_and_limit`."""
-    parser.add_argument("-E", "--regex", action="store_true", help="PATTERN is a regular expression, found anywhere")
+    parser.add_argument("-E", "--regex", action="store_true", help="read PATTERN as a regular expression")
     parser.add_argument(
         "--filter",
         metavar="COND",
@@ -48,7 +48,7 @@ def sort_and_limit(rows: list[Row], options: argparse.Namespace) -> list[Row]:
 
 
 def report_no_rows(options: argparse.Namespace, noun: str) -> int:
-    """Report on stderr that no row was selected; returns the exit status: 1 if a PATTERN or --filter was given."""
+    """Report on stderr that no row matches, and return 1; without a PATTERN and --filter, only return 0."""
     if options.pattern is None and not options.filter:
         return 0
     pattern_text = "" if options.pattern is None else f" matches {options.pattern!r}"

@@ -96,7 +96,7 @@ def clean_terminals() -> Iterator[None]:
 
 
 def make_painter(choice: str = "auto", out: IO[str] | None = None) -> Paint:
-    """Return a function that styles text for a stream; without rich (the `cli` extra) it returns the text unchanged.
+    """Return a function that styles text for a stream; without colors or rich (the `cli` extra), text is unchanged.
 
     choice: the value of --color. With auto only a terminal gets colors, unless NO_COLOR is set or TERM is dumb.
     out: the stream, by default stdout.
@@ -148,7 +148,7 @@ def number_text(value: float | None, digits: int = 6) -> str:
 
 
 def json_numbers(value: Any) -> Any:
-    """Replace NaN and infinities by their names in protobuf's JSON, and keys of dicts that JSON lacks by texts."""
+    """Replace NaN and infinities by their names in protobuf's JSON, and keys other than str, int and None by text."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
@@ -184,16 +184,16 @@ def cut_middle(text: str, width: int) -> str:
     return f"{text[: width - 1 - end]}…{text[len(text) - end :]}" if width > 1 else "…"[:width]
 
 
-def _fit_widths(widths: list[int], fixed: set[int], max_width: int) -> None:
+def _fit_widths(widths: list[int], fixed_columns: set[int], max_width: int) -> None:
     """Narrow the widest columns until a line has at most `max_width` characters.
 
-    fixed: indices of columns that keep their width. No column becomes narrower than _MIN_COLUMN_CHARS.
+    fixed_columns: indices of columns that keep their width. No column becomes narrower than _MIN_COLUMN_CHARS.
     """
     # Two spaces separate columns.
     excess = sum(widths) + 2 * (len(widths) - 1) - max_width
     while excess > 0:
         candidates = sorted(
-            (width, i) for i, width in enumerate(widths) if i not in fixed and width > _MIN_COLUMN_CHARS
+            (width, i) for i, width in enumerate(widths) if i not in fixed_columns and width > _MIN_COLUMN_CHARS
         )
         if not candidates:
             return
@@ -219,8 +219,8 @@ def table_lines(
     headings: the headings of the columns, underlined if `paint` styles text. right_columns: indices of the columns to
     align to the right. styles: the styles of the columns, "" for none. max_column_width: the maximum width of a column,
     ignored if `max_width` is greater; a longer text exceeds its column. widths: the widths of the previous batch,
-    updated in place. max_width: the width of the terminal, None for no limit; the middle of long texts is omitted until
-    the lines fit.
+    updated in place. max_width: the width of the terminal, None for no limit; the middle of long texts in
+    other columns than `right_columns` is omitted until the lines fit.
     """
     paint = paint or (lambda text, style: text)
     all_rows = [*([headings] if headings else []), *rows]

@@ -15,7 +15,7 @@ cdef int WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 
 
 cdef int hook(const char* event, object arguments, void* data) except -1:
-    """Call CALLBACK for the events `open` and `os.truncate`."""
+    """Call CALLBACK for the event `open` with flags for writing, and for `os.truncate`."""
     if event[0] != c"o":
         return 0
     if strcmp(event, b"open") == 0 and len(arguments) == 3:

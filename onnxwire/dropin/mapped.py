@@ -29,7 +29,7 @@ VARIABLE = "ONNXWIRE_DROPIN_MAP_ABOVE"
 _MIN_MAPPED_VALUE_BYTES = 1 << 16  # shorter values of a mapped model are read into memory with the structure
 # The maximum number of ranges read into private memory, of all files. Each divides a mapping, of which Linux allows
 # about 65,000 per process.
-_MAX_PARTS = 1 << 13
+_MAX_PRIVATE_RANGES = 1 << 13
 
 _map_above = MAP_ABOVE_BYTES
 # The mappings of each file: a program may load a file more than once.
@@ -72,9 +72,9 @@ def open_file(
     and if mapped files use less than half of the process's descriptors. Otherwise it is read into memory.
 
     descriptor: closed by the caller. name: the name of the document. cls: the class of the root message, which is then
-    verified, or None for a file of external data. The structure of a message is read into memory as far as _MAX_PARTS
-    permits, and values of 64 KiB and more stay mapped. So a later write to the file can usually damage only these
-    values, and reading them detects it.
+    verified, or None for a file of external data. The structure of a message is read into memory as far as
+    _MAX_PRIVATE_RANGES permits, and values of 64 KiB and more stay mapped. So a later write to the file can usually
+    damage only these values, and reading them detects it.
     open_for_writing: the result of `files_open_for_writing`, if it is known.
     Raises OSError, and DecodeError for a damaged message.
     """
@@ -111,27 +111,27 @@ def _map(descriptor: int, name: str, status: os.stat_result, cls: type[Message] 
 
 
 def _verify_and_read(document: Document, mapping: FileMapping | mmap, descriptor: int, cls: type[Message]) -> None:
-    """Verify a document, and read its structure into memory as far as _MAX_PARTS permits."""
+    """Verify a document, and read its structure into memory as far as _MAX_PRIVATE_RANGES permits."""
     with _lock:
-        n_parts_left = _MAX_PARTS - sum(
-            _count_parts(file_mapping) for mappings in _mappings.values() for file_mapping in mappings
+        n_ranges_left = _MAX_PRIVATE_RANGES - sum(
+            _count_private_ranges(file_mapping) for mappings in _mappings.values() for file_mapping in mappings
         )
-    # n values divide the structure into at most n + 1 parts.
-    values = find_long_values(document, cls, _MIN_MAPPED_VALUE_BYTES, max(n_parts_left - 1, 0))
-    if isinstance(mapping, FileMapping) and n_parts_left > 0:
-        _read_structure(mapping, descriptor, values, len(values) == n_parts_left - 1)
+    # n values divide the structure into at most n + 1 ranges.
+    values = find_long_values(document, cls, _MIN_MAPPED_VALUE_BYTES, max(n_ranges_left - 1, 0))
+    if isinstance(mapping, FileMapping) and n_ranges_left > 0:
+        _read_structure(mapping, descriptor, values, len(values) == n_ranges_left - 1)
 
 
-def _count_parts(mapping: FileMapping | mmap) -> int:
+def _count_private_ranges(mapping: FileMapping | mmap) -> int:
     """Return the number of ranges of a mapping that were read into private memory.
 
-    _MAX_PARTS limits the sum over all mappings.
+    _MAX_PRIVATE_RANGES limits the sum over all mappings.
     """
     return mapping.n_private_ranges if isinstance(mapping, FileMapping) else 0
 
 
 def _read_structure(mapping: FileMapping, descriptor: int, values: list[tuple[int, int]], is_partial: bool) -> None:
-    """Read the bytes between the long values into memory. is_partial: whether the list of values is incomplete."""
+    """Read the bytes between the long values into memory. is_partial: whether the list of values may be incomplete."""
     end = 0
     for start, stop in values if is_partial else [*values, (len(mapping), len(mapping))]:
         if start > end:
@@ -167,9 +167,9 @@ def files_open_for_writing() -> set[Identity]:
 
 
 def _protect_mapped_file(path: object, flags: int, is_folder_unknown: bool) -> None:
-    """Replace a mapped file by a copy, or an empty file if it will be truncated, before it is opened for writing.
+    """Replace a mapped file by a copy, or by an empty file if it will be truncated, before it is opened for writing.
 
-    The mapping keeps the old file; reading a truncated mapping would end the process. If a writable file can't be
+    The mapping refers to the old file; reading a truncated mapping would end the process. If a writable file can't be
     replaced because of one of RENAME_ERRORS, its mapped bytes are read into memory instead.
     path: the argument of `open`. flags: the flags of open(2). is_folder_unknown: whether a relative path
     may belong to another folder than the working directory.

@@ -136,7 +136,7 @@ class _PayloadFile:
         self.position = position
 
     def read(self, length: int | None = None) -> memoryview:
-        """Return `length` bytes from the position on; by default all up to the end."""
+        """Return `length` bytes from the position on; by default all up to the end. The position does not move."""
         end = len(self.document) if length is None else self.position + length
         return memoryview(payload_at(self.document, self.position, end))
 

@@ -91,7 +91,8 @@ def install(*, map_above: int | None = None) -> None:
 def uninstall() -> None:
     """Remove the switch: the next `import onnx` uses the classes of protobuf.
 
-    Modules that imported `onnx` before keep working with the classes of onnxwire. No-op if the switch is not installed.
+    Modules that imported `onnx` before keep working with the classes of onnxwire. If the switch is not
+    installed, only its later installation by the environment variable ONNXWIRE_DROPIN is prevented.
     """
     # The module that installs the switch at the first `import onnx` if ONNXWIRE_DROPIN is set.
     environment_switch = sys.modules.get("onnxwire_dropin")

@@ -1,12 +1,12 @@
 /* Advice to the kernel about memory; only speed depends on it.
  *
- * ow_narrow limits page faults: a walk that jumps from header to header of a mapped file does not map the values
- * between them.
+ * ow_narrow limits page faults: a walk over a mapped file jumps from header to header, the bytes between two long
+ * values, and does not map the values.
  *
  * A fault in a file mapping maps the pages around it that are in the page cache, up to a large folio of 2 MiB, whatever
  * advice the mapping was given. The only bound is the mapping itself. A few pages with different advice become a
  * separate mapping, so a fault in it maps these pages only. The kernel allows about 65,000 mappings per process, so
- * callers have a budget.
+ * callers limit the number of their calls.
  *
  * Each page that is not in the page cache takes a separate read, one after another. So ow_open_far and
  * ow_request_headers request pages before they are touched: listing 125 tensors of 8 MiB takes 11 instead of 36 ms.
@@ -66,8 +66,8 @@ static inline void ow_record_jump(OwHeaders *headers, const uint8_t *p) {
 /* Predict the headers that follow the header at p, which was jumped to last; store their addresses in `next`, and
  * return their number, at most OW_REQUESTED_HEADERS. After a prediction, the next OW_REQUESTED_HEADERS / 2 calls
  * predict nothing. The prediction assumes that the distances repeat, since the layers of a model are alike: `period` is
- * the number of distances from an earlier distance to the last one, which are near each other. The distances before
- * these two must be near each other as well, unless the earlier distance is the oldest recorded one. */
+ * the difference between the index of the last distance and that of the latest earlier distance near it. The distances
+ * before these two must be near each other as well, unless the earlier one of the two is the oldest recorded one. */
 static inline unsigned ow_predict_headers(
     OwHeaders *headers, const uint8_t *p, const uint8_t *end, const uint8_t **next
 ) {

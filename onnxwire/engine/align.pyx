@@ -32,7 +32,7 @@ cdef enum:
     LENGTH_BITS = 35         # bits that such a length can store
     MIN_RANGE_BYTES = 256    # shorter ranges are copied: a range object takes as much memory
     ZEROS_BYTES = 1 << 16    # size of the block that long paddings share
-    MAX_ALIGNMENT = 1 << 30
+    MAX_ALIGNMENT = 1 << 30  # in bytes
     MAX_FIELD_NUMBER = (1 << 29) - 1
 
 cdef bytes ZEROS = bytes(ZEROS_BYTES)

@@ -85,7 +85,7 @@ cdef class Export:
     cdef File* files
     cdef uint32_t n_files
     cdef list owners             # the owner of each piece: bytes, a memoryview, or a Payload that is not resident
-    cdef object error            # the error of the first `prepare` that failed
+    cdef object error            # the error of the first `check_and_fetch` that failed
 
     @critical_section
     def __dealloc__(self):
@@ -173,7 +173,7 @@ cdef class Export:
         return self.n_files
 
     @critical_section
-    cdef bint prepare(self, Py_ssize_t i, uint64_t start, uint64_t n) noexcept:
+    cdef bint check_and_fetch(self, Py_ssize_t i, uint64_t start, uint64_t n) noexcept:
         """Check the file of a piece, and fetch n bytes of the piece from `start` on.
 
         Returns whether that succeeded; the first failure is stored in `error`.
@@ -193,7 +193,7 @@ cdef class Export:
 
     @critical_section
     cdef int check(self) except -1:
-        """Raise the error of the first failed `prepare`, or of a file that was changed."""
+        """Raise the error of the first failed `check_and_fetch`, or of a file that was changed."""
         cdef uint32_t i
         if self.error is not None:
             raise self.error
@@ -263,7 +263,7 @@ cdef bint make_readable(
                 return True
     if enter_python(&entry):
         with gil:
-            is_fetched = (<Export>read_context.owner).prepare(i, start, n)
+            is_fetched = (<Export>read_context.owner).check_and_fetch(i, start, n)
         leave_python(&entry)
     return is_fetched
 

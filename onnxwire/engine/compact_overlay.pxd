@@ -16,7 +16,7 @@ cdef extern from "Python.h":
 cdef struct Entry:
     # The state of one field of an overlay.
     Slot slot
-    PyObject* held               # see Overlay
+    PyObject* owner              # see Overlay
     uint32_t clears              # number of times that the field was cleared
     uint16_t index               # `Field.slot` of the field
     uint8_t touched              # see Overlay
@@ -46,7 +46,7 @@ cdef void use_scanner(SlotScanner scan) noexcept
 cdef CompactOverlay compact(Overlay overlay, Document document)
 cdef CompactOverlay compact_edit(
     Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field, const Slot* slot,
-    PyObject* held
+    PyObject* owner
 )
 cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* address, const uint8_t* address_end)
 cdef bint is_in_place(Overlay self) noexcept

@@ -49,7 +49,7 @@ cdef class CompactOverlay:
     def __dealloc__(self):
         cdef uint32_t i
         for i in range(self.n):
-            Py_XDECREF(entries_of(self)[i].held)
+            Py_XDECREF(entries_of(self)[i].owner)
         Py_XDECREF(self.base)
 
 
@@ -96,7 +96,7 @@ cdef CompactOverlay compact(Overlay overlay, Document document):
             break
         if needs_entry(overlay, i, has_all):
             clears = 0 if overlay.clears == NULL else overlay.clears[i]
-            put_entry(compacted, i, &overlay.slots[i], overlay.held[i], overlay.touched[i], clears)
+            put_entry(compacted, i, &overlay.slots[i], overlay.owners[i], overlay.touched[i], clears)
     return compacted
 
 
@@ -138,13 +138,13 @@ cdef CompactOverlay new_compact(Table* table, uint32_t capacity):
 
 
 cdef inline void put_entry(
-    CompactOverlay self, uint32_t index, const Slot* slot, PyObject* held, uint8_t touched, uint32_t clears
+    CompactOverlay self, uint32_t index, const Slot* slot, PyObject* owner, uint8_t touched, uint32_t clears
 ) noexcept:
     """Add an entry; there is memory for it."""
     cdef Entry* entry = &entries_of(self)[self.n]
-    Py_XINCREF(held)
+    Py_XINCREF(owner)
     entry.slot = slot[0]
-    entry.held = held
+    entry.owner = owner
     entry.clears = clears
     entry.index = <uint16_t>index
     entry.touched = touched
@@ -153,11 +153,11 @@ cdef inline void put_entry(
 
 cdef CompactOverlay compact_edit(
     Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field, const Slot* slot,
-    PyObject* held
+    PyObject* owner
 ):
     """Return the edits of a message, the bytes from start to end, in which only `field` was edited.
 
-    flags: those of the view; slot, held: the new state of the field, as for Overlay.
+    flags: those of the view; slot, owner: the new state of the field, as for Overlay.
     Returns None if all its slots have to be stored, if the field is in a oneof, or for more than 65,535 fields.
     """
     cdef CompactOverlay compacted
@@ -168,19 +168,19 @@ cdef CompactOverlay compact_edit(
     compacted.end = end
     compacted.flags = flags
     compacted.is_first_edit = True
-    put_entry(compacted, field.slot, slot, held, True, 0)
+    put_entry(compacted, field.slot, slot, owner, True, 0)
     return compacted
 
 
 cdef PyObject* bytes_of(Overlay overlay, Document document) except? NULL:
     """Return the bytes object with an overlay's whole content, or NULL if the document of the content is needed."""
-    cdef PyObject* held = overlay.base
+    cdef PyObject* owner = overlay.base
     cdef Document base
     cdef PyObject* data
     # A document that only the overlay references has no view and no fork.
-    if held == NULL or Py_REFCNT(held) != 1:
+    if owner == NULL or Py_REFCNT(owner) != 1:
         return NULL
-    base = <Document>held
+    base = <Document>owner
     data = <PyObject*>base.backing.buffer.obj
     if data == NULL or not isinstance(<object>data, bytes) or files_of(base) is not files_of(document):
         return NULL
@@ -220,9 +220,9 @@ cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* addre
     fill_slots(self, overlay.base if overlay.base != NULL else <PyObject*>document, overlay.slots)
     for i in range(self.n):
         entry = &entries_of(self)[i]
-        overlay.held[entry.index] = entry.held
+        overlay.owners[entry.index] = entry.owner
         overlay.touched[entry.index] = entry.touched
-        Py_XINCREF(entry.held)
+        Py_XINCREF(entry.owner)
         if entry.clears:
             if overlay.clears == NULL:
                 overlay.clears = <uint32_t*>calloc(self.table.n_fields, sizeof(uint32_t))

@@ -37,7 +37,7 @@ cdef struct FarReads:
     int left             # number of remaining calls of madvise or copies; 0 for bytes in memory
     int used             # part of the budget that was used, or was given up after a failed call
     OwHeaders* headers   # the headers that the walk jumped to; NULL before its first jump
-    HeaderCopies* store  # where copies of headers are made, in the Backing; NULL for bytes that are not mapped
+    HeaderCopies* copies  # where copies of headers are made, in the Backing; NULL for bytes that are not mapped
     const uint8_t* first_copy  # the lowest address that was copied; the highest of all addresses if there are no copies
 
 

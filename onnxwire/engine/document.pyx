@@ -65,19 +65,19 @@ cdef const Copy* copy_far(FarReads* far, const uint8_t* p) noexcept nogil:
     """Return the result of `head_copy` for the header at p, which is far from the last read; make a copy if needed.
 
     The header is the bytes after a long value, see header_copies.pxd. Returns NULL if no copy can be made: then it
-    calls `advise_far`, so that p can be read in the mapping. The caller sets `far.store.is_checked` as `make_copy`
+    calls `advise_far`, so that p can be read in the mapping. The caller sets `far.copies.is_checked` as `make_copy`
     requires.
     """
     cdef const Copy* copy = NULL
     if p >= far.first_copy:
-        copy = head_copy(far.store, p)
-    if copy == NULL and far.store != NULL and far.left > 0:
+        copy = head_copy(far.copies, p)
+    if copy == NULL and far.copies != NULL and far.left > 0:
         if far.headers == NULL:
             far.headers = <OwHeaders*>calloc(1, sizeof(OwHeaders))
         if far.headers != NULL:
-            copy = make_copy(far.store, p, far.headers)
+            copy = make_copy(far.copies, p, far.headers)
         if copy != NULL:
-            far.first_copy = far.store.items[0].p
+            far.first_copy = far.copies.items[0].p
             far.left -= 1
             far.used += 1
     if copy == NULL:
@@ -91,8 +91,8 @@ cdef void open_far(FarReads* far, const uint8_t* start) noexcept:
     The header is copied if the last of these bytes is in the page cache.
     """
     cdef size_t size = min(<size_t>(far.end - start), OW_FIRST_BYTES)
-    far.store.is_checked = False
-    if is_cached(far.store, size - 1) and copy_far(far, start) != NULL:
+    far.copies.is_checked = False
+    if is_cached(far.copies, size - 1) and copy_far(far, start) != NULL:
         return
     far.left -= 1
     far.used += 1
@@ -104,7 +104,7 @@ cdef void advise_copied(Document document) noexcept:
 
     Each copy has already used one call of the budget.
     """
-    cdef HeaderCopies* copies = document.far.store
+    cdef HeaderCopies* copies = document.far.copies
     cdef size_t i
     if copies != NULL:
         for i in range(copies.n):
@@ -247,7 +247,7 @@ cdef class Document:
         self.epoch = 1
         self.far.end = self.end
         if backing.copies.descriptor >= 0:
-            self.far.store = &backing.copies
+            self.far.copies = &backing.copies
             if backing.copies.n:
                 self.far.first_copy = backing.copies.items[0].p
 
@@ -304,7 +304,7 @@ cdef class Document:
         self.far.left = self.far.used = 0
         free(self.far.headers)
         self.far.headers = NULL
-        self.far.store = NULL
+        self.far.copies = NULL
         self.far.first_copy = HIGHEST
         if self.backing is not None:
             self.backing.documents -= 1

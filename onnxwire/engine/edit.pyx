@@ -104,7 +104,7 @@ cdef int put_into_parent(Overlay self, View parent) except -1:
     return 0
 
 
-cdef int put_singular(View self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held) except -1:
+cdef int put_singular(View self, const Field* field, const uint8_t* p, uint64_t n, PyObject* owner) except -1:
     """Set a singular field whose type is not a message, as `put_value` does."""
     cdef Document document = <Document>self.document
     cdef Slot slot
@@ -114,15 +114,15 @@ cdef int put_singular(View self, const Field* field, const uint8_t* p, uint64_t 
         # The message of an up-to-date view without an overlay was not edited, so only messages of outdated views are
         # looked up.
         if self.epoch != document.epoch and self.parts == NULL and document.epoch != EPOCH_CLOSED and edit_again(
-            document, self.table, self.start, field, &slot, held
+            document, self.table, self.start, field, &slot, owner
         ):
             return 0
         fill(self)
         if self.overlay == NULL and self.parts == NULL and prefers_compact() and register_edit(
-            <Document>self.document, self.table, self.start, self.end, self.flags, field, &slot, held
+            <Document>self.document, self.table, self.start, self.end, self.flags, field, &slot, owner
         ):
             return 0
-    put_value(edit(self), field, p, n, held)
+    put_value(edit(self), field, p, n, owner)
     return 0
 
 
@@ -438,10 +438,10 @@ cdef int put_message(View self, const Field* field, View source) except -1:
     cdef const uint8_t* p = NULL
     cdef uint64_t n = 0
     # Copy first: `self` may be an absent part of `source`, and the edit makes it present.
-    held = copy_message(source, depth_of(self), &p, &n)
+    owner = copy_message(source, depth_of(self), &p, &n)
     cdef Overlay overlay = edit(self)
     advance_epoch(<Document>self.document, overlay.address)
-    put_value(overlay, field, p, n, <PyObject*>held)
+    put_value(overlay, field, p, n, <PyObject*>owner)
     return 0
 
 
@@ -454,7 +454,7 @@ cdef int clear_field(View self, const Field* field) except -1:
         # Detach sequences and messages that were read from the field, including views of the absent message.
         count_clear(overlay, field.slot)
         advance_epoch(<Document>self.document, overlay.address)
-        if overlay.slots[field.slot].p != NULL or overlay.held[field.slot] != NULL:
+        if overlay.slots[field.slot].p != NULL or overlay.owners[field.slot] != NULL:
             put_value(overlay, field, NULL, 0, NULL)
     elif self.slots[field.slot].p != NULL:
         put_singular(self, field, NULL, 0, NULL)
@@ -483,7 +483,7 @@ cdef int set_field(View self, Field* field, value) except -1:
 
 
 cdef object iterate(const Field* field, values):
-    """Return an iterator over new values of a repeated field; raises TypeError if they are not iterable."""
+    """Return an iterator over new values of a repeated field; raises FieldTypeError if they are not iterable."""
     try:
         return iter(values)
     except TypeError as error:

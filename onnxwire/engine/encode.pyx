@@ -57,7 +57,7 @@ cdef uint64_t COPIED = <uint64_t>1 << 63
 
 cdef int measure(Encoder self, View message) except -1:
     """Set `total` to the size of the message's encoding."""
-    self.writing = False
+    self.is_writing = False
     self.total = 0
     self.n = 0
     return emit_root(self, message)
@@ -66,7 +66,7 @@ cdef int measure(Encoder self, View message) except -1:
 cdef int write(Encoder self, View message) except -1:
     """Write the message that was measured."""
     cdef uint64_t size = self.total
-    self.writing = True
+    self.is_writing = True
     self.total = 0
     self.next = 0
     emit_root(self, message)
@@ -77,7 +77,7 @@ cdef int write(Encoder self, View message) except -1:
 
 cdef bytes encode_in_one_pass(Encoder self, View message, uint64_t limit):
     """Encode a message in one pass; returns None if it is longer than `limit` bytes or not resident."""
-    self.growing = self.writing = self.in_memory = True
+    self.is_single_pass = self.is_writing = self.is_in_memory = True
     self.limit = limit
     self.total = 0
     self.p = self.start
@@ -128,9 +128,9 @@ cdef int emit_sized(Encoder self, Content* content, uint32_t number) except -1:
         raise EditError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not written")
     if not self.deterministic and emit_short(self, content, number):
         return 0
-    if self.growing:
+    if self.is_single_pass:
         return emit_in_one_pass(self, content, number)
-    if self.writing:
+    if self.is_writing:
         if self.next == self.n:
             raise source_changed_error()
         size = self.sizes[self.next]
@@ -191,10 +191,10 @@ cdef bint emit_short(Encoder self, const Content* content, uint32_t number) exce
         put_varint(self, <uint64_t>number << 3 | WIRE_LEN)
         put_varint(self, short.size)
     self.total += short.size
-    if not self.writing:
+    if not self.is_writing:
         return True
     n_free = <uint64_t>(self.end - self.p)
-    if self.growing and n_free < short.size:
+    if self.is_single_pass and n_free < short.size:
         self.grow(short.size)
     elif n_free < short.size:
         self.total -= short.size  # `put_bytes` adds it
@@ -237,16 +237,16 @@ cdef int expand_edits(CompactOverlay compacted, Edits* edits, uint8_t* memory) e
     memory: zeroed memory for the arrays: a Slot, a pointer and a byte per field.
     """
     cdef Slot* slots = <Slot*>memory
-    cdef PyObject** held = <PyObject**>(slots + compacted.table.n_fields)
-    cdef uint8_t* touched = <uint8_t*>(held + compacted.table.n_fields)
+    cdef PyObject** owners = <PyObject**>(slots + compacted.table.n_fields)
+    cdef uint8_t* touched = <uint8_t*>(owners + compacted.table.n_fields)
     cdef const Entry* entry
     cdef uint32_t i
     for i in range(compacted.n):
         entry = &entries_of(compacted)[i]
         slots[entry.index] = entry.slot
-        held[entry.index] = entry.held
+        owners[entry.index] = entry.owner
         touched[entry.index] = entry.touched
-    edits[0] = Edits(slots, held, touched)
+    edits[0] = Edits(slots, owners, touched)
     return 0
 
 
@@ -267,7 +267,7 @@ cdef int emit(Encoder self, Content* content, bint* is_copied) except -1:
             content.document = overlay.base
         if N_PARTIAL and overlay.start != NULL:
             require_records(self, content)
-        edits = Edits(overlay.slots, overlay.held, overlay.touched)
+        edits = Edits(overlay.slots, overlay.owners, overlay.touched)
         if self.deterministic or overlay.start == NULL:
             return emit_fields(self, content, &edits, overlay.slots, overlay.flags)
         return emit_records(self, content, &edits, overlay.flags)
@@ -293,7 +293,7 @@ cdef int emit(Encoder self, Content* content, bint* is_copied) except -1:
     if not self.deterministic:
         is_copied[0] = True
         return put_bytes(self, content.start, <uint64_t>(content.end - content.start), content.document, NULL)
-    if not self.writing and has_canonical_records(content.table, content.start, content.end):
+    if not self.is_writing and has_canonical_records(content.table, content.start, content.end):
         return measure_canonical(self, content, is_copied)
     return emit_scanned(self, content)
 
@@ -339,18 +339,18 @@ cdef int emit_edited_span(
     return emit_sized(self, &content, field.number)
 
 
-cdef int emit_held(
-    Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, PyObject* held
+cdef int emit_assigned(
+    Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, PyObject* owner
 ) except -1:
     """Put the value or element of a message field of an overlay; document: the document of the overlay's bytes."""
     cdef Content content
-    if held == NULL:
+    if owner == NULL:
         return emit_span(self, field, document, p, n, None)
-    if not isinstance(<object>held, Overlay):
-        return emit_span(self, field, <Document>held, p, n, None)
+    if not isinstance(<object>owner, Overlay):
+        return emit_span(self, field, <Document>owner, p, n, None)
     content.table = field.sub
     content.document = <PyObject*>EMPTY
-    content.overlay = held
+    content.overlay = owner
     content.compact = NULL
     content.parts = NULL
     content.start = content.end = NULL
@@ -537,7 +537,7 @@ cdef Py_ssize_t mark_known(Content* content, uint8_t* states) except -1:
 cdef int64_t emit_new(
     Encoder self, Content* content, const Edits* edits, uint8_t* states, uint32_t next_new, uint32_t number
 ) except -1:
-    """Put the touched fields without records, from the index `next_new` to below a field number.
+    """Put the touched fields without records from the index `next_new` on whose numbers are below `number`.
 
     Returns the index of the next field.
     """
@@ -562,7 +562,7 @@ cdef int put_unknown(Encoder self, Overlay overlay) except -1:
 cdef int emit_touched(Encoder self, Content* content, const Edits* edits, const Field* field) except -1:
     """Put an edited field."""
     cdef const Slot* slot = &edits.slots[field.slot]
-    cdef PyObject* held = edits.held[field.slot]
+    cdef PyObject* owner = edits.owners[field.slot]
     cdef Elements elements
     cdef Element* element
     cdef Py_ssize_t i
@@ -573,17 +573,17 @@ cdef int emit_touched(Encoder self, Content* content, const Edits* edits, const 
             put_tag(self, field, field.wire)
             return put_number(self, field, slot.n)
         if field.type == MESSAGE:
-            return emit_held(self, field, <Document>content.document, slot.p, slot.n, held)
-        return put_text(self, field, slot.p, slot.n, content.document, held)
+            return emit_assigned(self, field, <Document>content.document, slot.p, slot.n, owner)
+        return put_text(self, field, slot.p, slot.n, content.document, owner)
     if field.size:
-        return emit_numbers(self, content, field, <Numbers>held)
-    elements = <Elements>held
+        return emit_numbers(self, content, field, <Numbers>owner)
+    elements = <Elements>owner
     for i in range(elements.n):
         element = element_at(elements, i)
         if field.type == MESSAGE:
-            emit_held(self, field, <Document>content.document, element.p, element.n, element.held)
+            emit_assigned(self, field, <Document>content.document, element.p, element.n, element.owner)
         else:
-            put_text(self, field, element.p, element.n, content.document, element.held)
+            put_text(self, field, element.p, element.n, content.document, element.owner)
     return 0
 
 
@@ -618,7 +618,7 @@ cdef int emit_numbers(Encoder self, Content* content, const Field* field, Number
     put_varint(self, run.n + size)
     if run.n:
         put_bytes(self, run.p, run.n, content.document, NULL)
-    if not self.writing:
+    if not self.is_writing:
         self.total += size
         return 0
     if field.wire != WIRE_VARINT and LITTLE_ENDIAN:
@@ -781,7 +781,7 @@ cdef int emit_unknown_enum_values(Encoder self, const Field* field, const Record
     cdef const uint8_t* end = record.value + record.n
     cdef uint64_t value
     if not is_resident(p, record.n):
-        if self.growing:
+        if self.is_single_pass:
             raise TooLong  # give up the single pass; the two-pass encoder can fetch
         raise NotResident(None, None, <size_t>p, <size_t>end)
     while p != NULL and p < end:
@@ -853,7 +853,7 @@ cdef bytes encode(View message, bint deterministic):
         if data is not None:
             return data
         encoder = Encoder(False)
-    encoder.in_memory = True
+    encoder.is_in_memory = True
     measure_and_fetch(encoder, message)
     if encoder.total > <uint64_t>0x7FFFFFFFFFFFFFFF:
         raise MemoryError
@@ -897,7 +897,7 @@ cdef bytes content_unknown_fields(Content* content, uint32_t flags):
     cdef Encoder encoder = Encoder(True)
     cdef const Span* missing
     cdef bytes data
-    encoder.in_memory = True
+    encoder.is_in_memory = True
     emit_all_unknown(encoder, content, flags)
     if encoder.missing is not None:
         missing = encoder.missing.items
@@ -905,6 +905,6 @@ cdef bytes content_unknown_fields(Content* content, uint32_t flags):
     data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.total)
     encoder.start = encoder.p = <uint8_t*>PyBytes_AS_STRING(data)
     encoder.end = encoder.p + encoder.total
-    encoder.writing = True
+    encoder.is_writing = True
     emit_all_unknown(encoder, content, flags)
     return data

@@ -33,7 +33,7 @@ cdef struct Content:
 cdef struct Edits:
     # The edits of an Overlay or CompactOverlay: arrays with an element per field. See Overlay.
     const Slot* slots
-    PyObject** held
+    PyObject** owners
     const uint8_t* touched
 
 
@@ -46,10 +46,10 @@ cdef struct Scratch:
 cdef class Encoder:
     """Encodes a message in two passes, measuring and writing, or in a single pass."""
     cdef bint deterministic
-    cdef bint writing            # the second pass, or the single one; False while measuring
-    cdef bint in_memory          # long values are copied too, so that all bytes must be resident
+    cdef bint is_writing         # the second pass, or the single one; False while measuring
+    cdef bint is_in_memory       # long values are copied too, so that all bytes must be resident
     cdef Spans missing           # bytes that are not resident; None if all bytes are resident
-    cdef bint growing            # single pass, into a buffer that the encoder owns and that grows up to `limit` bytes
+    cdef bint is_single_pass     # writes without measuring, to a buffer of its own that grows up to `limit` bytes
     cdef uint64_t limit
     cdef int depth               # nesting level of the message that is encoded
     cdef uint64_t total          # bytes measured or written
@@ -91,7 +91,7 @@ cdef uint8_t* scratch_of(Encoder self, size_t size) except NULL
 cdef inline int put_varint(Encoder self, uint64_t value) except -1:
     cdef uint8_t[10] bytes
     cdef uint8_t* end
-    if not self.writing:
+    if not self.is_writing:
         self.total += varint_size(value)
         return 0
     if self.end - self.p >= 10:
@@ -110,7 +110,7 @@ cdef inline int put_number(Encoder self, const Field* field, uint64_t raw) excep
     cdef int size = 4 if field.wire == WIRE_FIXED32 else 8
     if field.wire == WIRE_VARINT:
         return put_varint(self, raw)
-    if not self.writing:
+    if not self.is_writing:
         self.total += size
         return 0
     for i in range(size):

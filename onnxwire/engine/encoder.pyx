@@ -39,13 +39,13 @@ cdef class Encoder:
             free(self.scratch[i].p)
         free(self.scratch)
         free(self.sizes)
-        if self.growing:
+        if self.is_single_pass:
             free(self.start)
 
     cdef int flush(self) except -1:
         """Empty the buffer into the target or the pieces; in a single pass, grow it instead."""
         cdef Py_ssize_t n = self.p - self.start
-        if self.growing:
+        if self.is_single_pass:
             return self.grow(1)
         if self.pieces is None:
             raise source_changed_error()  # the buffer has the measured size
@@ -110,7 +110,7 @@ cdef int require_span(Encoder self, Content* content, const uint8_t* p, const ui
         return 0
     if not self.deterministic and (memory.is_walked(p, end) or memory.root_table == content.table):
         return 0
-    if self.growing:
+    if self.is_single_pass:
         raise TooLong
     raise NotResident(
         <Document>content.document, None if self.deterministic else <size_t>content.table, <size_t>p, <size_t>end
@@ -162,14 +162,14 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
         check_source(self, source)
     self.total += n
     if n >= MIN_PIECE_BYTES:
-        if self.pieces is not None and self.writing:
+        if self.pieces is not None and self.is_writing:
             self.flush()
             return put_piece(self, p, n, document, owner)
-        if N_PARTIAL and self.in_memory and not is_resident(p, n):
+        if N_PARTIAL and self.is_in_memory and not is_resident(p, n):
             return put_missing(self, p, n)
-    if not self.writing:
+    if not self.is_writing:
         return 0
-    if self.growing:
+    if self.is_single_pass:
         self.grow(n)
     while n:
         if self.p == self.end:
@@ -186,9 +186,9 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
 
 cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1:
     """Add bytes to `missing`: they must be fetched before they can be copied. Raises TooLong in a single pass."""
-    if self.growing:
+    if self.is_single_pass:
         raise TooLong
-    if self.writing:
+    if self.is_writing:
         raise source_changed_error()
     if self.missing is None:
         self.missing = Spans()

@@ -57,7 +57,7 @@ cdef struct Side:
     Content content
     bint is_unedited             # a span without edits
     Slot* slots
-    PyObject** held              # see Overlay; NULL if no field has an object
+    PyObject** owners            # see Overlay; NULL if no field has an object
     uint32_t flags               # see View
 
 
@@ -65,7 +65,7 @@ cdef struct Comparison:
     PyObject* encoder            # Encoder that collects bytes that are not resident; NULL if all files are local
     PyObject* unchanged_document  # the last Document whose file was found unchanged; only its address is used
     int n_buffers                # number of initialized buffers, from the end
-    Slot* buffers[BUFFERS]       # slots and held values of the two messages at each depth
+    Slot* buffers[BUFFERS]       # slots and owners of values of the two messages at each depth
     size_t[BUFFERS] sizes        # capacities of the buffers in bytes
 
 
@@ -141,7 +141,7 @@ cdef Side side_of_view(View view) noexcept:
     side.content.compact = NULL
     side.is_unedited = view.overlay == NULL and view.parts == NULL
     side.slots = view.slots
-    side.held = NULL if view.overlay == NULL else (<Overlay>view.overlay).held
+    side.owners = NULL if view.overlay == NULL else (<Overlay>view.overlay).owners
     side.flags = view.flags
     return side
 
@@ -190,7 +190,7 @@ cdef Overlay locate_message(
     Comparison* comparison, Side* side, Table* table, PyObject* document, const Element* value, Spans parts
 ):
     """Find the bytes and edits of a message; returns its overlay in the index, which the caller must own, or None."""
-    cdef PyObject* held = value.held
+    cdef PyObject* owner = value.owner
     cdef OverlayIndex index
     cdef Overlay overlay
     cdef Pair pair
@@ -201,12 +201,12 @@ cdef Overlay locate_message(
     side.content.start = value.p
     side.content.end = value.p + value.n
     side.is_unedited = False
-    if held != NULL:
-        if Py_TYPE(held) == <PyTypeObject*>Overlay:
+    if owner != NULL:
+        if Py_TYPE(owner) == <PyTypeObject*>Overlay:
             side.content.document = <PyObject*>EMPTY
-            side.content.overlay = held
+            side.content.overlay = owner
             return None
-        side.content.document = held
+        side.content.document = owner
     index = index_of(<Document>side.content.document)
     if index is None or not index.find(value.p, &pair) or pair.address > <size_t>side.content.end:
         side.is_unedited = parts is None
@@ -244,7 +244,7 @@ cdef int load_slots(Comparison* comparison, Side* side, int index) except -1:
         content.start = overlay.start
         content.end = overlay.end
         side.slots = overlay.slots
-        side.held = overlay.held
+        side.owners = overlay.owners
         side.flags = overlay.flags
         if overlay.start != NULL:
             return check_content(comparison, content)
@@ -265,10 +265,10 @@ cdef int load_slots(Comparison* comparison, Side* side, int index) except -1:
     side.slots = comparison.buffers[index]
     side.flags = 0
     if content.compact == NULL:
-        side.held = NULL
+        side.owners = NULL
         return scan(content, side.slots, &side.flags)
     expand_edits(<CompactOverlay>content.compact, &edits, <uint8_t*>side.slots)
-    side.held = edits.held
+    side.owners = edits.owners
     side.flags = (<CompactOverlay>content.compact).flags
     fill_slots(<CompactOverlay>content.compact, content.document, side.slots)
     return 0
@@ -351,16 +351,16 @@ cdef bint compare_fields(Comparison* comparison, Side* a, Side* b, int depth) ex
     return True
 
 
-cdef inline PyObject* held_by(const Side* side, const Field* field) noexcept:
+cdef inline PyObject* owner_in(const Side* side, const Field* field) noexcept:
     """Return the object that owns the value of a field, or NULL."""
-    if side.held == NULL:
+    if side.owners == NULL:
         return NULL
-    return side.held[field.slot]
+    return side.owners[field.slot]
 
 
 cdef inline Element singular_value(const Side* side, const Field* field) noexcept:
     """Return the value of a singular field and its owner."""
-    return Element(side.slots[field.slot].p, side.slots[field.slot].n, held_by(side, field))
+    return Element(side.slots[field.slot].p, side.slots[field.slot].n, owner_in(side, field))
 
 
 cdef bint compare_singular_messages(Comparison* comparison, Side* a, Side* b, const Field* field, int depth) except -1:
@@ -378,7 +378,7 @@ cdef Spans parts_of(Side* side, const Field* field, Element* value):
     """Return the parts of a message in several parts, and set `value` to the first; None for other messages."""
     cdef Cursor cursor
     cdef Spans parts
-    if value.held != NULL or not side.flags & HAS_MERGE:
+    if value.owner != NULL or not side.flags & HAS_MERGE:
         return None
     start_records(&cursor, side.content.start, side.content.end, side.content.parts, NULL)
     parts = collect_parts(&cursor, side.content.table, field)
@@ -413,7 +413,7 @@ cdef uint64_t start_elements(ElementCursor* cursor, const Side* side, const Fiel
     """Start at the first element of a field; returns the number of elements."""
     cdef const Slot* slot = &side.slots[field.slot]
     cursor.i = 0
-    cursor.elements = held_by(side, field)
+    cursor.elements = owner_in(side, field)
     if cursor.elements != NULL:
         return <uint64_t>(<Elements>cursor.elements).n
     if slot.p == NULL:
@@ -486,7 +486,7 @@ cdef bint start_numbers(Comparison* comparison, NumberCursor* cursor, const Side
     cdef Record record
     cdef bint all_resident = True
     memset(cursor, 0, sizeof(cursor[0]))
-    cursor.numbers = held_by(side, field)
+    cursor.numbers = owner_in(side, field)
     if cursor.numbers != NULL:
         if (<Numbers>cursor.numbers).run_end != NULL:
             decode_run(field, <Numbers>cursor.numbers, <Document>side.content.document)

@@ -160,7 +160,7 @@ cdef class FileWriter:
         self.write_pending()
         self.flush()
         if self.is_fresh:
-            # A hole at the end was skipped: set the length of the file.
+            # A hole at the end may have been skipped.
             code = ow_resize(self.descriptor, self.written_end)
             if code < 0:
                 self.fail(code)

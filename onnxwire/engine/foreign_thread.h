@@ -32,7 +32,7 @@ static inline int ow_has_gil(void) {
 #endif
 }
 
-/* Acquire the GIL and return 1; return 0, without the GIL, if Python exits. */
+/* Acquire the GIL unless this thread has it, and return 1. Return 0 if it can't be acquired because Python exits. */
 static inline int ow_enter_python(long *n_entered, OwEntry *entry) {
     entry->is_counted = 0;
     if (ow_has_gil()) return 1;

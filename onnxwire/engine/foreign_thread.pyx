@@ -20,7 +20,7 @@ cdef long N_ENTERED = 0  # number of threads that have entered, plus OW_CLOSED o
 
 
 cdef bint enter_python(Entry* entry) noexcept nogil:
-    """Acquire the GIL if this thread lacks it; returns False, without it, if Python exits."""
+    """Acquire the GIL unless this thread has it. Returns False if it can't be acquired because Python exits."""
     return ow_enter_python(&N_ENTERED, entry)
 
 

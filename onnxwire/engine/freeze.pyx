@@ -54,13 +54,13 @@ cdef int encode_together(Elements elements, View message, Elements removed_overl
     cdef Py_ssize_t stop = elements.n - 1
     cdef Batch batch = Batch.__new__(Batch)
     cdef Py_ssize_t i
-    cdef PyObject* held
+    cdef PyObject* owner
     batch.start(removed_overlays)
     removed_overlays.reserve(stop - start)
     elements.n_examined = stop
     for i in range(start, stop):
-        held = element_at(elements, i).held
-        if held != NULL and Py_TYPE(held) == <PyTypeObject*>Overlay and is_unshared(held):
+        owner = element_at(elements, i).owner
+        if owner != NULL and Py_TYPE(owner) == <PyTypeObject*>Overlay and is_unshared(owner):
             batch.encode(elements, i, <Document>message.document)
     return batch.replace(depth_of(message), <Document>message.document)
 
@@ -70,7 +70,7 @@ cdef int freeze_edits(OverlayIndex index, Document document, const size_t* addre
 
     addresses: n keys of overlays in `index`, the overlays of `document`.
 
-    `freeze_elements` does not freeze the message that was added last, which takes a thousand bytes.
+    `freeze_elements` does not freeze the message that was added last, which takes about a thousand bytes.
     """
     cdef Elements _removed_overlays = None  # released last: destructors may run other code
     # The garbage collector could run code that changes the elements.
@@ -87,7 +87,7 @@ cdef Elements encode_edits(OverlayIndex index, Document document, const size_t* 
     """Encode the new messages in overlays into one document; return the replaced overlays, or None."""
     cdef Batch batch = None
     cdef PyObject* overlay
-    cdef PyObject* held
+    cdef PyObject* owner
     cdef Py_ssize_t i
     cdef Pair pair
     cdef uint32_t k
@@ -98,16 +98,16 @@ cdef Elements encode_edits(OverlayIndex index, Document document, const size_t* 
         if overlay == NULL or Py_TYPE(overlay) != <PyTypeObject*>Overlay or Py_REFCNT(overlay) != 1:
             continue
         for k in range((<Overlay>overlay).table.n_fields):
-            held = (<Overlay>overlay).held[k]
+            owner = (<Overlay>overlay).owners[k]
             if (
-                held == NULL or Py_TYPE(held) != <PyTypeObject*>Elements or Py_REFCNT(held) != 1
-                or not has_overlay(<Elements>held)
+                owner == NULL or Py_TYPE(owner) != <PyTypeObject*>Elements or Py_REFCNT(owner) != 1
+                or not has_overlay(<Elements>owner)
             ):
                 continue
             if batch is None:
                 batch = Batch.__new__(Batch)
                 batch.start(Elements.__new__(Elements))
-            batch.encode_new(<Elements>held, document)
+            batch.encode_new(<Elements>owner, document)
     if batch is None:
         return None
     batch.replace(document.depth + 1, document)
@@ -121,13 +121,13 @@ cdef class Batch:
     cdef Table* table
     cdef Encoder encoder
     cdef list encoded            # the encodings of the elements
-    cdef list owners             # per element, the Elements that it is in
-    cdef Elements removed_overlays  # per element, its index as `n`, and after `replace` its overlay as `held`
+    cdef list containers         # per element, the Elements that it is in
+    cdef Elements removed_overlays  # per element, its index as `n`, and after `replace` its overlay as `owner`
 
     cdef int start(self, Elements removed_overlays) except -1:
         """Start an empty batch."""
         self.encoded = []
-        self.owners = []
+        self.containers = []
         self.removed_overlays = removed_overlays
         return 0
 
@@ -136,7 +136,7 @@ cdef class Batch:
 
         document: the document of its views.
         """
-        cdef Overlay overlay = <Overlay>element_at(elements, i).held
+        cdef Overlay overlay = <Overlay>element_at(elements, i).owner
         cdef bytes data
         if self.table != NULL and self.table != overlay.table:
             return 0
@@ -151,17 +151,17 @@ cdef class Batch:
             self.removed_overlays.reserve(1)
             self.table = overlay.table
             self.encoded.append(data)
-            self.owners.append(elements)
+            self.containers.append(elements)
             self.removed_overlays.add(NULL, <uint64_t>i, None)
         return 0
 
     cdef int encode_new(self, Elements elements, Document document) except -1:
         """Encode the elements that are new messages, and whose release runs no other code."""
-        cdef PyObject* held
+        cdef PyObject* owner
         cdef Py_ssize_t i
         for i in range(elements.n):
-            held = element_at(elements, i).held
-            if held != NULL and Py_TYPE(held) == <PyTypeObject*>Overlay and is_unshared(held) and is_new(held):
+            owner = element_at(elements, i).owner
+            if owner != NULL and Py_TYPE(owner) == <PyTypeObject*>Overlay and is_unshared(owner) and is_new(owner):
                 self.encode(elements, i, document)
         return 0
 
@@ -181,9 +181,9 @@ cdef class Batch:
         document = part_of_bytes(b"\0".join(self.encoded), None, depth, source)
         p = document.start
         for i in range(self.removed_overlays.n):
-            element = element_at(<Elements>self.owners[i], <Py_ssize_t>self.removed_overlays.items[i].n)
-            self.removed_overlays.items[i].held = element.held
-            element.held = owned(document)
+            element = element_at(<Elements>self.containers[i], <Py_ssize_t>self.removed_overlays.items[i].n)
+            self.removed_overlays.items[i].owner = element.owner
+            element.owner = owned(document)
             element.p = p
             element.n = <uint64_t>len(<bytes>self.encoded[i])
             p += element.n + 1
@@ -198,47 +198,47 @@ cdef bint has_overlay(Elements elements) noexcept:
     """Return whether an element is an Overlay."""
     cdef Py_ssize_t i
     for i in range(elements.n):
-        if element_at(elements, i).held != NULL and Py_TYPE(element_at(elements, i).held) == <PyTypeObject*>Overlay:
+        if element_at(elements, i).owner != NULL and Py_TYPE(element_at(elements, i).owner) == <PyTypeObject*>Overlay:
             return True
     return False
 
 
 cdef bint is_new(PyObject* overlay) noexcept:
     """Return whether an overlay has no bytes, and contains only str, bytes, numbers and overlays without bytes."""
-    cdef PyObject* held
+    cdef PyObject* owner
     cdef PyTypeObject* kind
     cdef Py_ssize_t i
     cdef uint32_t k
     if (<Overlay>overlay).start != NULL or (<Overlay>overlay).base != NULL:
         return False
     for k in range((<Overlay>overlay).table.n_fields):
-        held = (<Overlay>overlay).held[k]
-        if held == NULL:
+        owner = (<Overlay>overlay).owners[k]
+        if owner == NULL:
             continue
-        kind = Py_TYPE(held)
+        kind = Py_TYPE(owner)
         if kind == <PyTypeObject*>Elements:
-            for i in range((<Elements>held).n):
-                if not is_text_or_new(element_at(<Elements>held, i).held):
+            for i in range((<Elements>owner).n):
+                if not is_text_or_new(element_at(<Elements>owner, i).owner):
                     return False
-        elif kind != <PyTypeObject*>Numbers and not is_text_or_new(held):
+        elif kind != <PyTypeObject*>Numbers and not is_text_or_new(owner):
             return False
     return True
 
 
-cdef bint is_text_or_new(PyObject* held) noexcept:
+cdef bint is_text_or_new(PyObject* value) noexcept:
     """Return whether a value is NULL, a str, bytes, or an overlay for which `is_new` is true."""
     cdef PyTypeObject* kind
-    if held == NULL:
+    if value == NULL:
         return True
-    kind = Py_TYPE(held)
+    kind = Py_TYPE(value)
     if kind == <PyTypeObject*>Overlay:
-        return is_new(held)
+        return is_new(value)
     return kind == <PyTypeObject*>str or kind == <PyTypeObject*>bytes
 
 
 cdef bint is_unshared(PyObject* overlay) noexcept:
     """Return whether an overlay and every object in it has one owner: then there is no view of any of them."""
-    cdef PyObject* held
+    cdef PyObject* owner
     cdef uint32_t i
     if Py_REFCNT(overlay) != 1:
         return False
@@ -247,44 +247,44 @@ cdef bint is_unshared(PyObject* overlay) noexcept:
         if (<Overlay>overlay).base == NULL or Py_REFCNT((<Overlay>overlay).base) != 1:
             return False
     for i in range((<Overlay>overlay).table.n_fields):
-        held = (<Overlay>overlay).held[i]
-        if held != NULL and not is_unshared_value(held):
+        owner = (<Overlay>overlay).owners[i]
+        if owner != NULL and not is_unshared_value(owner):
             return False
     return True
 
 
-cdef bint is_unshared_value(PyObject* held) noexcept:
+cdef bint is_unshared_value(PyObject* value) noexcept:
     """Return whether the value of a field has no other owner; str and bytes are immutable and may be shared."""
-    cdef PyTypeObject* kind = Py_TYPE(held)
+    cdef PyTypeObject* kind = Py_TYPE(value)
     if kind == <PyTypeObject*>str or kind == <PyTypeObject*>bytes:
         return True
     if kind == <PyTypeObject*>Overlay:
-        return is_unshared(held)
+        return is_unshared(value)
     if kind == <PyTypeObject*>Elements:
-        return Py_REFCNT(held) == 1 and are_unshared(<Elements>held)
+        return Py_REFCNT(value) == 1 and are_unshared(<Elements>value)
     if kind == <PyTypeObject*>Numbers or kind == <PyTypeObject*>Document:
-        return Py_REFCNT(held) == 1
+        return Py_REFCNT(value) == 1
     return False  # a buffer of the program, which may change
 
 
 cdef bint are_unshared(Elements elements) noexcept:
     """Return whether the elements of a field have no other owner."""
-    cdef PyObject* held
+    cdef PyObject* owner
     cdef Py_ssize_t i = 0
     cdef Py_ssize_t run_start
     while i < elements.n:
-        held = element_at(elements, i).held
+        owner = element_at(elements, i).owner
         run_start = i
         i += 1
-        if held == NULL:
+        if owner == NULL:
             continue  # a span of the message's bytes
-        if Py_TYPE(held) != <PyTypeObject*>Document:
-            if not is_unshared_value(held):
+        if Py_TYPE(owner) != <PyTypeObject*>Document:
+            if not is_unshared_value(owner):
                 return False
             continue
         # Consecutive elements of one document own one reference each.
-        while i < elements.n and element_at(elements, i).held == held:
+        while i < elements.n and element_at(elements, i).owner == owner:
             i += 1
-        if Py_REFCNT(held) != i - run_start:
+        if Py_REFCNT(owner) != i - run_start:
             return False
     return True

@@ -6,5 +6,5 @@ from onnxwire.engine.table cimport Field
 from onnxwire.engine.view cimport View
 
 cdef object get_message(View self, void* closure)
-cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, held)
+cdef object assigned_message(View self, Field* field, const uint8_t* p, uint64_t n, owner)
 cdef void* singular_getter(int field_type) noexcept

@@ -14,7 +14,7 @@ from onnxwire.engine.table cimport (
     UINT32, UINT64, Field, Slot,
 )
 from onnxwire.engine.view cimport (
-    HAS_MERGE, KEEPS_IDENTITY, Cursor, View, base_of, bytes_at, collect_parts, document_of, fill, held_value,
+    HAS_MERGE, KEEPS_IDENTITY, Cursor, View, base_of, bytes_at, collect_parts, document_of, fill, find_value_owner,
     make_view, new_view, overlay_key, overlay_view, start_cursor, state_of, text_at,
 )
 from onnxwire.engine.view_registry cimport ViewKey, lookup_view
@@ -96,7 +96,7 @@ cdef object get_string(View self, void* closure):
     cdef Slot* slot = &self.slots[(<Field*>closure).slot]
     if slot.p == NULL:
         return get_default(closure)
-    return text_at(self, slot.p, slot.n, held_value(self, <Field*>closure))
+    return text_at(self, slot.p, slot.n, find_value_owner(self, <Field*>closure))
 
 
 cdef object get_bytes(View self, void* closure):
@@ -104,7 +104,7 @@ cdef object get_bytes(View self, void* closure):
     cdef Slot* slot = &self.slots[(<Field*>closure).slot]
     if slot.p == NULL:
         return get_default(closure)
-    return bytes_at(base_of(self), slot.p, slot.n, held_value(self, <Field*>closure))
+    return bytes_at(base_of(self), slot.p, slot.n, find_value_owner(self, <Field*>closure))
 
 
 cdef int resolve_absent(View self, const Field* field) except -1:
@@ -130,11 +130,11 @@ cdef object get_message(View self, void* closure):
     if KEEPS_IDENTITY and self.slots[field.slot].p != NULL:
         resolve_absent(self, field)
     cdef Slot slot = self.slots[field.slot]
-    cdef PyObject* held = held_value(self, field)
+    cdef PyObject* owner = find_value_owner(self, field)
     cdef Document document
     cdef Spans parts
-    if held != NULL:
-        return held_message(self, field, slot.p, slot.n, <object>held)
+    if owner != NULL:
+        return assigned_message(self, field, slot.p, slot.n, <object>owner)
     if slot.p == NULL:
         return absent_view(self, field)
     if not (KEEPS_IDENTITY or self.flags & HAS_MERGE):
@@ -162,11 +162,11 @@ cdef Spans parts_of(View self, Field* field, Document document):
     return parts
 
 
-cdef object held_message(View self, Field* field, const uint8_t* p, uint64_t n, held):
-    """Return a view of a message that was assigned to a field; held: its Overlay, or the Document of its span."""
-    if isinstance(held, Overlay):
-        return overlay_view(field.sub, <Document>self.document, <Overlay>held)
-    return new_view(field.sub, <Document>held, p, p + n, None)
+cdef object assigned_message(View self, Field* field, const uint8_t* p, uint64_t n, owner):
+    """Return a view of a message that was assigned to a field; owner: its Overlay, or the Document of its span."""
+    if isinstance(owner, Overlay):
+        return overlay_view(field.sub, <Document>self.document, <Overlay>owner)
+    return new_view(field.sub, <Document>owner, p, p + n, None)
 
 
 cdef object absent_view(View self, Field* field):
@@ -179,13 +179,13 @@ cdef object absent_view(View self, Field* field):
     if overlay is not None:
         # The objects of a key may have been freed, and their memory reused: compare with the parent's key.
         parent_key = absent_key(<View>overlay.parent, field)
-        if overlay.expected == state and parent_key.owner == key.owner and parent_key.address == key.address:
+        if overlay.expected_state == state and parent_key.owner == key.owner and parent_key.address == key.address:
             return overlay_view(field.sub, <Document>self.document, overlay)
         unlist_absent(overlay)
     depth = (<Overlay>self.overlay).depth if self.overlay != NULL else (<Document>self.document).depth
     overlay = new_overlay(field.sub, depth + 1)
     overlay.parent = owned(self)
-    overlay.expected = state
+    overlay.expected_state = state
     overlay.field = field
     list_absent(overlay, &key)
     return overlay_view(field.sub, <Document>self.document, overlay)

@@ -37,7 +37,7 @@ cdef size_t search_copies(HeaderCopies* self, const uint8_t* p) noexcept nogil:
 
 
 cdef uint8_t* unused_memory(HeaderCopies* self) noexcept nogil:
-    """Return memory for one more copy, and make room for its entry. Returns NULL if an allocation fails."""
+    """Return memory for one more copy, and make space for its entry. Returns NULL if an allocation fails."""
     cdef size_t capacity
     cdef void* moved
     cdef CopyBlock* block

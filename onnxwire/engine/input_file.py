@@ -62,7 +62,7 @@ def read_input(descriptor: int, name: str, max_bytes: int | None = None) -> byte
     mode = os.fstat(descriptor).st_mode
     head = b""
     if _NONBLOCK and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-        head = _first_bytes(descriptor, name)
+        head = _wait_for_first_bytes(descriptor, name)
         os.set_blocking(descriptor, True)
     try:
         return read_stream(lambda size: os.read(descriptor, size), name, mode, head, max_bytes)
@@ -70,7 +70,7 @@ def read_input(descriptor: int, name: str, max_bytes: int | None = None) -> byte
         raise SourceError(errno.EAGAIN, "this device has no data now; write its output to a file first", name) from None
 
 
-def _first_bytes(descriptor: int, name: str) -> bytes:
+def _wait_for_first_bytes(descriptor: int, name: str) -> bytes:
     """Wait for the first bytes of a non-blocking pipe, and return them.
 
     Raises SourceError if the pipe has no writer after WRITER_TIMEOUT_SECONDS. A writer that ends without writing is
@@ -114,7 +114,7 @@ def read_stream(
         if max_bytes is not None and len(data) > max_bytes:
             return data
         if len(data) > limit:
-            kind = "pipe" if limit == MAX_PIPE_BYTES else "device"
+            kind = "pipe or socket" if limit == MAX_PIPE_BYTES else "device"
             reason = f"more than {limit:,} bytes, the limit for a {kind}; write them to a file first"
             raise SourceError(errno.EFBIG, reason, name)
     if chunk is None:

@@ -75,7 +75,7 @@ cdef class FileMapping:
         """
         cdef int code
         if self.start == NULL or start < 0 or end > self.size or start >= end:
-            raise IndexError("the range is outside the mapping")
+            raise IndexError("the range is empty or outside the mapping")
         code = ow_read_in(self.start, <size_t>self.size, <size_t>start, <size_t>end, descriptor)
         if code < 0:
             raise OSError(-code, os.strerror(-code))

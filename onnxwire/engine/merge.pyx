@@ -14,14 +14,14 @@ from onnxwire.engine.encode cimport unknown_fields
 from onnxwire.engine.instances cimport forbid_instantiation
 from onnxwire.engine.numbers cimport RepeatedScalar, get_numbers
 from onnxwire.engine.overlay cimport (
-    MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay, element_at, owned, put_value, room_at_end, presence_mark,
+    MAX_OVERLAY_DEPTH, Element, Elements, Numbers, Overlay, element_at, owned, put_value, free_at_end, presence_mark,
 )
 from onnxwire.engine.repeated cimport Repeated
 from onnxwire.engine.repeated_span cimport RepeatedSpan
 from onnxwire.engine.table cimport MESSAGE, Field, Slot, find_field
 from onnxwire.engine.getters cimport get_message
 from onnxwire.engine.view cimport (
-    DROPS_UNKNOWN, HAS_UNKNOWN, Cursor, Record, document_of, field_value, fill, held_value, is_peer,
+    DROPS_UNKNOWN, HAS_UNKNOWN, Cursor, Record, document_of, field_value, fill, find_value_owner, is_peer,
     is_unknown, next_record, start_cursor,
 )
 
@@ -139,7 +139,7 @@ cdef int prepare(View self, View source, bint is_parsed, int depth, list steps) 
         elif field.size:
             steps.append(new_step(PUT, self, field, presence_mark(), canonical_bits(field, slot.n), None))
         else:
-            value_owner = held_value(source, field)
+            value_owner = find_value_owner(source, field)
             owner = <object>value_owner if value_owner != NULL else document_of(source)
             steps.append(new_step(PUT, self, field, slot.p, slot.n, owner))
     unknown = unknown_fields(source)
@@ -204,15 +204,15 @@ cdef bint is_ready(Step step) except -1:
     if overlay.parent != NULL:
         return False
     if step.action == ADD_ELEMENTS:
-        return overlay.held[step.field.slot] == <PyObject*>step.destination and (
-            room_at_end(<Elements>step.destination) >= (<Elements>step.value).n
+        return overlay.owners[step.field.slot] == <PyObject*>step.destination and (
+            free_at_end(<Elements>step.destination) >= (<Elements>step.value).n
         )
     if step.action == ADD_NUMBERS:
-        return overlay.held[step.field.slot] == <PyObject*>step.destination and (
-            (<Numbers>step.destination).room.capacity - (<Numbers>step.destination).n >= (<Numbers>step.value).n
+        return overlay.owners[step.field.slot] == <PyObject*>step.destination and (
+            (<Numbers>step.destination).allocation.capacity - (<Numbers>step.destination).n >= (<Numbers>step.value).n
         )
     if step.action == PUT and step.field.repeated:
-        return overlay.slots[step.field.slot].p == NULL and overlay.held[step.field.slot] == NULL
+        return overlay.slots[step.field.slot].p == NULL and overlay.owners[step.field.slot] == NULL
     return True
 
 
@@ -266,8 +266,8 @@ cdef int apply(Step step) except -1:
     if step.action == PUT:
         if step.field.type == MESSAGE:
             (<Document>step.target.document).next_epoch()
-        if overlay.held[step.field.slot] != NULL:
-            _old_value = <object>overlay.held[step.field.slot]
+        if overlay.owners[step.field.slot] != NULL:
+            _old_value = <object>overlay.owners[step.field.slot]
         put_value(overlay, step.field, step.p, step.n, NULL if step.value is None else <PyObject*>step.value)
     elif step.action == ADD_ELEMENTS:
         elements = step.destination
@@ -315,7 +315,7 @@ cdef Elements undecoded_elements(RepeatedSpan source):
         for i in range(elements.n):
             element = element_at(elements, i)
             new_elements.add(
-                element.p, element.n, source.document if element.held == NULL else <object>element.held
+                element.p, element.n, source.document if element.owner == NULL else <object>element.owner
             )
     return new_elements
 

@@ -21,7 +21,7 @@ from onnxwire.engine.table cimport BYTES, MESSAGE, STRING, Field, Slot
 from onnxwire.engine.text_form cimport text_form
 from onnxwire.engine.verify cimport check_document
 from onnxwire.engine.view cimport (
-    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled_document, held_value, is_touched,
+    HAS_UNKNOWN, Cursor, Record, View, document_of, field_value, fill, filled_document, find_value_owner, is_touched,
     named_field, new_view, next_record, overlay_view, start_cursor, table_of,
 )
 
@@ -118,7 +118,7 @@ cdef class Message(View):
                     continue
                 p = slot.p  # may be read from a copy of a header; see header_copies.pyx
                 if p >= (<Document>self.document).far.first_copy:
-                    p = copied_bytes((<Document>self.document).far.store, p, min(slot.n, <uint64_t>SNIFFED_BYTES))
+                    p = copied_bytes((<Document>self.document).far.copies, p, min(slot.n, <uint64_t>SNIFFED_BYTES))
                 for k in range(min(slot.n, <uint64_t>SNIFFED_BYTES)):
                     if p[k] < 0x20 and p[k] != 9 and p[k] != 10 and p[k] != 13:
                         return True
@@ -137,7 +137,7 @@ cdef class Message(View):
     def _payload(self, name):
         """Return the Payload of a present singular string or bytes field, else None."""
         cdef Field* field = named_field(self, name)
-        cdef PyObject* held
+        cdef PyObject* owner
         cdef Slot* slot
         fill(self)
         if field == NULL or field.repeated or field.type == MESSAGE or field.wire != WIRE_LEN:
@@ -145,8 +145,8 @@ cdef class Message(View):
         slot = &self.slots[field.slot]
         if slot.p == NULL:
             return None
-        held = held_value(self, field)
-        return new_payload(document_of(self), slot.p, slot.n, 1, b"B", None if held == NULL else <object>held)
+        owner = find_value_owner(self, field)
+        return new_payload(document_of(self), slot.p, slot.n, 1, b"B", None if owner == NULL else <object>owner)
 
     @critical_section
     def _share(self, name, data):

@@ -140,7 +140,7 @@ cdef int decode_run(const Field* field, Numbers numbers, Document document) exce
         raise packed_error(document, run.p, run.p + run.n, 0)
     memcpy(decoded.items + n * size, numbers.items, <size_t>numbers.n * size)
     numbers.items, decoded.items = decoded.items, numbers.items
-    numbers.room, decoded.room = decoded.room, numbers.room
+    numbers.allocation, decoded.allocation = decoded.allocation, numbers.allocation
     numbers.n += <Py_ssize_t>n
     numbers.run_end = NULL
     return 0

@@ -13,8 +13,9 @@ from onnxwire.engine.view cimport Cursor, Record, View
 
 cdef class RepeatedScalar(Repeated):
     # The result of `decode`: the elements, which may be unaligned, and their number. Before the first `decode`, `items`
-    # is NULL, and `n` may already be set. The elements are in memory of the document, of `store` or of `bound` (see
-    # Repeated). The memory of `bound` is valid until other code runs, which may replace or move it.
+    # is NULL, and `n` may already be set. The elements are in memory of the document, of `index_or_numbers` or of
+    # `edited_elements` (see Repeated). The memory of `edited_elements` is valid until other code runs, which may
+    # replace or move it.
     cdef const uint8_t* items
     cdef Py_ssize_t n
 
@@ -23,7 +24,7 @@ cdef class RepeatedScalar(Repeated):
     cdef bint refresh_records(self) except -1
     cdef int decode(self) except -1
     cdef int decode_for(self, Py_ssize_t n_more) except -1
-    cdef void load_bound(self) noexcept
+    cdef void load_edited(self) noexcept
     cdef Numbers copy(self)
     cdef Numbers own_numbers(self, Py_ssize_t n_more)
     cdef int decode_records(self, Py_ssize_t n_more) except -1

@@ -150,26 +150,26 @@ cdef class RepeatedScalar(Repeated):
                 continue
             # This may run other threads, so that another refresh is needed.
             self.decode_records(n_more)
-        if (<Numbers>self.bound).run_end != NULL:
-            decode_run(self.field, <Numbers>self.bound, self.document)
-        self.load_bound()
+        if (<Numbers>self.edited_elements).run_end != NULL:
+            decode_run(self.field, <Numbers>self.edited_elements, self.document)
+        self.load_edited()
         return 0
 
-    cdef void load_bound(self) noexcept:
-        """Set `items` and `n` to those of `bound`, if it is not None; runs no other code."""
-        if self.bound is not None:
-            self.items = (<Numbers>self.bound).items
-            self.n = (<Numbers>self.bound).n
+    cdef void load_edited(self) noexcept:
+        """Set `items` and `n` to those of `edited_elements`, if it is not None; runs no other code."""
+        if self.edited_elements is not None:
+            self.items = (<Numbers>self.edited_elements).items
+            self.n = (<Numbers>self.edited_elements).n
 
     @critical_section
     def _detach(self):
-        """Store the numbers in `bound`, so that they no longer depend on the message."""
+        """Store the numbers in `edited_elements`, so that they no longer depend on the message."""
         while self.items == NULL:
             if N_PARTIAL and self.first != NULL:
                 self.fetch_runs()
             self.decode_records(0)
-        self.bound = self.own_numbers(0)
-        self.store = None
+        self.edited_elements = self.own_numbers(0)
+        self.index_or_numbers = None
 
     cdef Numbers copy(self):
         """Copy the elements that `decode` found."""
@@ -180,15 +180,15 @@ cdef class RepeatedScalar(Repeated):
     cdef Numbers own_numbers(self, Py_ssize_t n_more):
         """Return the elements that `decode` found, to be changed, with capacity for `n_more` further numbers.
 
-        Returns `store` if nothing else has a reference to it, else a copy.
+        Returns `index_or_numbers` if nothing else has a reference to it, else a copy.
         """
         cdef Numbers numbers
-        if self.store is None or Py_REFCNT(<PyObject*>self.store) > 1:
+        if self.index_or_numbers is None or Py_REFCNT(<PyObject*>self.index_or_numbers) > 1:
             numbers = Numbers.allocate(capacity_for(self.n, n_more), self.field)
             memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
             numbers.n = self.n
             return numbers
-        numbers = self.store
+        numbers = self.index_or_numbers
         numbers.reserve(n_more)
         self.items = numbers.items
         return numbers
@@ -266,8 +266,8 @@ cdef class RepeatedScalar(Repeated):
         return True
 
     cdef void use_decoded(self, Numbers numbers):
-        """Set `store` to decoded numbers, and `items` and `n` to theirs."""
-        self.store = numbers
+        """Set `index_or_numbers` to decoded numbers, and `items` and `n` to theirs."""
+        self.index_or_numbers = numbers
         self.n = numbers.n
         self.items = <const uint8_t*>numbers.items
 
@@ -339,8 +339,8 @@ cdef class RepeatedScalar(Repeated):
         if self.items == NULL:
             self.decode()
             # Code that reads by index often reads the attribute again for each index: cache the numbers.
-            if self.bound is None and self.store is not None and self.n > MAX_UNCACHED_NUMBERS:
-                self.document.add_cached(NUMBERS, self.first, self.store)
+            if self.edited_elements is None and self.index_or_numbers is not None and self.n > MAX_UNCACHED_NUMBERS:
+                self.document.add_cached(NUMBERS, self.first, self.index_or_numbers)
         self.decode()
         if isinstance(key, slice):
             unpack_slice(&indices, key)
@@ -406,12 +406,12 @@ cdef class RepeatedScalar(Repeated):
         cdef object owner = None
         self.decode()
         items = self.items
-        if self.bound is not None:
+        if self.edited_elements is not None:
             # An array may own the buffer for a long time, while the numbers change and move.
             owner = self.copy()
             items = (<Numbers>owner).items
-        elif self.store is not None or self.first == NULL:
-            owner = self.store or self
+        elif self.index_or_numbers is not None or self.first == NULL:
+            owner = self.index_or_numbers or self
         return new_payload(self.document, items, self.n, self.field.size, buffer_format(self.field.type), owner)
 
     # --- changes
@@ -427,10 +427,10 @@ cdef class RepeatedScalar(Repeated):
                 if self.refresh_records() and self.first == numbers.origin:
                     store_numbers(self, numbers)
                     return numbers
-        elif (<Numbers>self.bound).run_end != NULL:
+        elif (<Numbers>self.edited_elements).run_end != NULL:
             # The message has bytes, so it is not absent from its parent.
-            (<Numbers>self.bound).reserve(n_more)
-            return self.bound
+            (<Numbers>self.edited_elements).reserve(n_more)
+            return self.edited_elements
         return self.start_edit(n_more)
 
     cdef Numbers numbers_after_run(self, Py_ssize_t n_more):
@@ -442,7 +442,9 @@ cdef class RepeatedScalar(Repeated):
         cdef Cursor cursor
         cdef Record record
         cdef Span run
-        if self.n_records != 1 or self.store is not None or not self.field.packed or self.field.closed or N_PARTIAL:
+        if self.n_records != 1 or self.index_or_numbers is not None or N_PARTIAL:
+            return None
+        if not self.field.packed or self.field.closed:
             return None
         self.start(&cursor)
         if next_usable(&cursor, self.field, &record) <= 0 or record.tag & 7 != WIRE_LEN:
@@ -463,16 +465,16 @@ cdef class RepeatedScalar(Repeated):
         cdef const uint8_t* items
         while True:
             self.decode_for(n_more)
-            if self.bound is not None:
-                numbers = self.bound
+            if self.edited_elements is not None:
+                numbers = self.edited_elements
                 numbers.reserve(n_more)
-                self.load_bound()
+                self.load_edited()
                 # An overlay with a `parent` is that of an absent message, which `edit` adds to its parent.
                 if self.is_detached or (<Overlay>self.message.overlay).parent == NULL:
                     return numbers
                 edit(self.message)
                 self.decode()
-                if self.bound is numbers:
+                if self.edited_elements is numbers:
                     return numbers
                 continue
             numbers = self.own_numbers(n_more)
@@ -480,9 +482,9 @@ cdef class RepeatedScalar(Repeated):
             edit(self.message)
             self.decode()
             if (
-                self.bound is None and self.items == items and self.n == numbers.n
+                self.edited_elements is None and self.items == items and self.n == numbers.n
                 # Code that runs in `edit` may have exported the decoded numbers.
-                and (numbers is not self.store or Py_REFCNT(<PyObject*>numbers) == 2)
+                and (numbers is not self.index_or_numbers or Py_REFCNT(<PyObject*>numbers) == 2)
             ):
                 store_numbers(self, numbers)
                 return numbers
@@ -610,7 +612,7 @@ cdef inline int append_value(Numbers self, Field* field, value) except -1:
     cdef int64_t wide
     cdef float single
     cdef int overflow = 0
-    if self.n == self.room.capacity:
+    if self.n == self.allocation.capacity:
         self.reserve(1)
     if field.type == INT64 and PyLong_CheckExact(value):
         wide = PyLong_AsLongLongAndOverflow(value, &overflow)
@@ -691,7 +693,7 @@ cdef bint add_first(RepeatedScalar self, Numbers incoming) except -1:
         numbers = self.numbers_after_run(incoming.n)
         if numbers is None:
             self.decode()
-            if self.bound is not None or message.overlay != NULL:
+            if self.edited_elements is not None or message.overlay != NULL:
                 return False
             numbers = self.own_numbers(incoming.n)
         append_numbers(numbers, incoming)
@@ -706,9 +708,9 @@ cdef bint add_first(RepeatedScalar self, Numbers incoming) except -1:
         if not is_stored and numbers is not incoming:
             numbers.n -= incoming.n
     if is_stored:
-        self.bound = numbers
+        self.edited_elements = numbers
         self.document = <Document>message.document
-        self.store = None
+        self.index_or_numbers = None
         self.items = NULL
     return is_stored
 
@@ -717,8 +719,8 @@ cdef int store_numbers(RepeatedScalar self, Numbers numbers) except -1:
     """Store numbers in the message's overlay. They replace the field's records, or follow the run up to `run_end`."""
     cdef Overlay overlay = <Overlay>self.message.overlay
     numbers.origin = self.first
-    self.bound = numbers
-    self.store = None
+    self.edited_elements = numbers
+    self.index_or_numbers = None
     self.items = NULL
     put_value(
         overlay, self.field, presence_mark() if numbers.n or numbers.run_end != NULL else NULL, <uint64_t>numbers.n,
@@ -792,7 +794,7 @@ cdef class ScalarIterator:
         fill(message)
         # Like a list's iterator: the next element is the sequence's current element at the next index.
         if (
-            message.overlay != NULL or sequence.bound is not None
+            message.overlay != NULL or sequence.edited_elements is not None
             or message.epoch != self.epoch or message.document != self.document
         ):
             sequence.decode()

@@ -46,9 +46,10 @@ cdef struct AbsentKey:
 @final
 cdef class Overlay:
     # Created by `new_overlay` in one allocation with its per-field arrays; it has no methods, hence no vtable.
-    # Views of the message read `slots`. Per field: `held` owns the assigned value if that is an object: str, bytes,
-    # memoryview, Overlay or Document of a singular field, Elements or Numbers of a repeated field. The Document is a
-    # fork, and the slot is a span of it. `touched` is 1 if the field, or another member of its oneof, was edited.
+    # Views of the message read `slots`. Per field: `owners` has the object that the assigned value is or is in, else
+    # NULL: str, bytes, memoryview, Overlay or Document of a singular field, Elements or Numbers of a repeated field.
+    # The Document is a fork, and the slot is a span of it. `touched` is 1 if the field, or another member of its oneof,
+    # was edited.
     # CopyFrom, ParseFromString and Clear exchange the content of an overlay; its address in the document's index stays.
     # Overlays are not tracked by the garbage collector, so the members are C pointers; objects are owned.
     cdef Table* table
@@ -58,7 +59,7 @@ cdef class Overlay:
     cdef PyObject* parent        # absent messages only: the View of the parent; else NULL
     cdef Field* field            # absent messages only: the field of `parent`
     # state_of(parent, field) of view.pyx; if it changes, this message is no longer part of `parent`.
-    cdef uint64_t expected
+    cdef uint64_t expected_state
     cdef AbsentKey key           # absent messages only: the key in the hash table of overlay.pyx
     cdef PyObject* next          # the next overlay in the same bucket of that table
     cdef uint32_t generation     # number of exchanges of the content that detached views (see edit.pyx)
@@ -70,22 +71,22 @@ cdef class Overlay:
     cdef uint32_t flags          # see View
     cdef uint32_t depth          # nesting of forks and overlays
     cdef Slot* slots
-    cdef PyObject** held
+    cdef PyObject** owners
     cdef uint8_t* touched
 
 
-cdef struct Room:
+cdef struct Allocation:
     # The memory of an array that grows and shrinks at both ends, in elements.
     Py_ssize_t capacity          # from the first element on
-    Py_ssize_t before            # free, before the first element
+    Py_ssize_t free_before       # before the first element
 
 
 cdef struct Element:
-    # A string, bytes or message. `held` is NULL for a span of the message's own bytes; str or bytes that own the span;
+    # A string, bytes or message. `owner` is NULL for a span of the message's own bytes; str or bytes that own the span;
     # a Document (a fork) that the span is in; or an Overlay, with p and n unused.
     const uint8_t* p
     uint64_t n
-    PyObject* held
+    PyObject* owner
 
 
 @final
@@ -93,14 +94,14 @@ cdef class Elements:
     """The elements of a repeated string, bytes or message field that was changed."""
     cdef Element* items          # read by `element_at`
     cdef Py_ssize_t n
-    cdef Room room
+    cdef Allocation allocation
     cdef const uint8_t* origin   # the first record of the field before its first change, or NULL
     cdef Py_ssize_t n_examined   # number of leading elements that engine/freeze.pyx has examined
     # A gap buffer: free memory of `gap` elements before the element at `gap_at`, where the last edit was.
     cdef uint32_t gap_at
     cdef uint32_t gap
 
-    cdef int add(self, const uint8_t* p, uint64_t n, object held) except -1
+    cdef int add(self, const uint8_t* p, uint64_t n, object owner) except -1
     cdef int reserve(self, Py_ssize_t n) except -1
     cdef void resize_slice(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n) noexcept
     cdef void move_gap(self, Py_ssize_t position) noexcept
@@ -113,9 +114,9 @@ cdef inline Element* element_at(Elements self, Py_ssize_t i) noexcept:
     return &self.items[i + self.gap if i >= self.gap_at else i]
 
 
-cdef inline Py_ssize_t room_at_end(Elements self) noexcept:
+cdef inline Py_ssize_t free_at_end(Elements self) noexcept:
     """Return the number of elements that can be added at the end without an allocation."""
-    return self.room.capacity - self.n - self.gap
+    return self.allocation.capacity - self.n - self.gap
 
 
 @final
@@ -123,7 +124,7 @@ cdef class Numbers:
     """The numbers of a repeated field in C memory, decoded or assigned."""
     cdef uint8_t* items
     cdef Py_ssize_t n
-    cdef Room room
+    cdef Allocation allocation
     cdef int field_type
     cdef uint8_t size            # bytes per number
     cdef const uint8_t* origin   # see Elements
@@ -143,7 +144,7 @@ cdef inline size_t fields_size(const Table* table) noexcept nogil:
 
 
 cdef Overlay new_overlay(Table* table, uint32_t depth)
-cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held) noexcept
+cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t n, PyObject* owner) noexcept
 cdef int count_clear(Overlay self, uint32_t slot) except -1
 cdef Overlay find_absent(const AbsentKey* key)
 cdef void list_absent(Overlay self, const AbsentKey* key)

@@ -43,7 +43,7 @@ cdef void dealloc_overlay(PyObject* o) noexcept:
         unlist_absent(<Overlay>o)
         free((<Overlay>o).clears)
         for i in range((<Overlay>o).table.n_fields):
-            Py_XDECREF((<Overlay>o).held[i])
+            Py_XDECREF((<Overlay>o).owners[i])
         Py_XDECREF((<Overlay>o).base)
         Py_XDECREF((<Overlay>o).parts)
         Py_XDECREF((<Overlay>o).unknown)
@@ -69,36 +69,36 @@ cdef Overlay new_overlay(Table* table, uint32_t depth):
     (<Overlay>o).table = table
     (<Overlay>o).depth = depth
     (<Overlay>o).slots = <Slot*>(<char*>o + head)
-    (<Overlay>o).held = <PyObject**>((<Overlay>o).slots + table.n_fields)
-    (<Overlay>o).touched = <uint8_t*>((<Overlay>o).held + table.n_fields)
+    (<Overlay>o).owners = <PyObject**>((<Overlay>o).slots + table.n_fields)
+    (<Overlay>o).touched = <uint8_t*>((<Overlay>o).owners + table.n_fields)
     overlay = <Overlay>o
     Py_DECREF(overlay)
     return overlay
 
 
-cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held) noexcept:
+cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t n, PyObject* owner) noexcept:
     """Set a field's slot and the object that owns the value, or NULL; p NULL makes the field absent.
 
     The other members of its oneof become absent. Old values are released last: their destructors may run arbitrary
     Python code.
     """
-    cdef PyObject* old = self.held[field.slot]
+    cdef PyObject* old = self.owners[field.slot]
     cdef PyObject* peer = NULL
     cdef uint32_t slot
     cdef uint32_t i
     for i in range(field.n_peers):
         slot = field.peers[i]
-        if self.held[slot] != NULL:
+        if self.owners[slot] != NULL:
             Py_XDECREF(peer)  # then `old` is NULL, because at most one member of a oneof has a value
-            peer = self.held[slot]
-        self.held[slot] = NULL
+            peer = self.owners[slot]
+        self.owners[slot] = NULL
         self.slots[slot].p = NULL
         self.slots[slot].n = 0
         # Absent members are cleared too: their records in the bytes would be written after the new value, and replace
         # it.
         self.touched[slot] = True
-    Py_XINCREF(held)
-    self.held[field.slot] = held
+    Py_XINCREF(owner)
+    self.owners[field.slot] = owner
     self.slots[field.slot].p = p
     self.slots[field.slot].n = n
     self.touched[field.slot] = True
@@ -227,51 +227,57 @@ cdef void unlist_absent(Overlay self) noexcept:
 
 # --- repeated fields
 
-cdef bint reserve_at_end(uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t capacity, size_t size) noexcept:
+cdef bint reserve_at_end(
+    uint8_t** items, Allocation* allocation, Py_ssize_t n, Py_ssize_t capacity, size_t size
+) noexcept:
     """Grow an array of n elements, of `size` bytes each, to a capacity; return False if there is no memory."""
     cdef uint8_t* memory = items[0]
-    if room.before:
-        memory -= room.before * size
-        if room.before >= n >> 2:
-            # Use the free memory before the elements, as in a queue. A move of n elements makes room for at least n / 4
-            # more, so each addition takes constant time on average.
+    if allocation.free_before:
+        memory -= allocation.free_before * size
+        if allocation.free_before >= n >> 2:
+            # Use the free memory before the elements, as in a queue. A move of n elements frees memory for at least
+            # n / 4 more, so each addition takes constant time on average.
             memmove(memory, items[0], <size_t>n * size)
             items[0] = memory
-            room.capacity += room.before
-            room.before = 0
-            if room.capacity >= capacity:
+            allocation.capacity += allocation.free_before
+            allocation.free_before = 0
+            if allocation.capacity >= capacity:
                 return True
-    memory = <uint8_t*>PyMem_Realloc(memory, <size_t>(room.before + capacity) * size)
+    memory = <uint8_t*>PyMem_Realloc(memory, <size_t>(allocation.free_before + capacity) * size)
     if memory == NULL:
         return False
-    items[0] = memory + room.before * size
-    room.capacity = capacity
+    items[0] = memory + allocation.free_before * size
+    allocation.capacity = capacity
     return True
 
 
-cdef bint reserve_at_start(uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t more, size_t size) noexcept:
+cdef bint reserve_at_start(
+    uint8_t** items, Allocation* allocation, Py_ssize_t n, Py_ssize_t more, size_t size
+) noexcept:
     """Move the elements towards the end, so that `more` fit before them. Return False if there is no memory.
 
     Half of the remaining free memory stays at the end, so that a later call moves the elements only after n / 16
     insertions.
     """
     cdef Py_ssize_t shift
-    if room.before >= more:
+    if allocation.free_before >= more:
         return True
-    if room.capacity - n < more + (n >> 3) and not reserve_at_end(items, room, n, n + more + (n >> 1), size):
-        return False
-    if room.before >= more:
+    if allocation.capacity - n < more + (n >> 3):
+        if not reserve_at_end(items, allocation, n, n + more + (n >> 1), size):
+            return False
+    if allocation.free_before >= more:
         return True
-    shift = more + ((room.capacity - n - more) >> 1)
+    shift = more + ((allocation.capacity - n - more) >> 1)
     memmove(items[0] + shift * size, items[0], <size_t>n * size)
     items[0] += shift * size
-    room.before += shift
-    room.capacity -= shift
+    allocation.free_before += shift
+    allocation.capacity -= shift
     return True
 
 
 cdef void move_shorter_side(
-    uint8_t** items, Room* room, Py_ssize_t n, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t more, size_t size
+    uint8_t** items, Allocation* allocation, Py_ssize_t n, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t more,
+    size_t size
 ) noexcept:
     """Make the slice [start, stop) of an array of n elements longer by `more`, or shorter if `more` is negative.
 
@@ -279,11 +285,11 @@ cdef void move_shorter_side(
     """
     if more == 0 or stop == n:
         return
-    if start < n - stop and (more < 0 or reserve_at_start(items, room, n, more, size)):
+    if start < n - stop and (more < 0 or reserve_at_start(items, allocation, n, more, size)):
         memmove(items[0] - more * <Py_ssize_t>size, items[0], <size_t>start * size)
         items[0] -= more * <Py_ssize_t>size
-        room.before -= more
-        room.capacity += more
+        allocation.free_before -= more
+        allocation.capacity += more
     else:
         memmove(items[0] + (stop + more) * size, items[0] + stop * size, <size_t>(n - stop) * size)
 
@@ -296,19 +302,19 @@ cdef class Elements:
     def __dealloc__(self):
         cdef Py_ssize_t i
         for i in range(self.n):
-            Py_XDECREF(element_at(self, i).held)
+            Py_XDECREF(element_at(self, i).owner)
         if self.items != NULL:
-            PyMem_Free(self.items - self.room.before)
+            PyMem_Free(self.items - self.allocation.free_before)
 
     cdef int reserve(self, Py_ssize_t n) except -1:
         """Grow the capacity to at least n more elements."""
         cdef Py_ssize_t capacity = self.n + n
-        if room_at_end(self) < n:
+        if free_at_end(self) < n:
             self.close_gap()
-        if capacity > self.room.capacity:
+        if capacity > self.allocation.capacity:
             # The first capacity is exact: many sequences never grow.
-            capacity = max(capacity, self.room.capacity + (self.room.capacity >> 1), 4 if self.n else 1)
-            if not reserve_at_end(<uint8_t**>&self.items, &self.room, self.n, capacity, sizeof(Element)):
+            capacity = max(capacity, self.allocation.capacity + (self.allocation.capacity >> 1), 4 if self.n else 1)
+            if not reserve_at_end(<uint8_t**>&self.items, &self.allocation, self.n, capacity, sizeof(Element)):
                 raise MemoryError
         return 0
 
@@ -322,23 +328,26 @@ cdef class Elements:
         cdef Py_ssize_t n_added
         if self.gap == 0:
             # `gap_at` and `gap` have 32 bits, so a larger array has no gap.
-            if start <= MAX_MOVED_ELEMENTS or self.n - stop <= MAX_MOVED_ELEMENTS or self.room.capacity >> 32:
-                move_shorter_side(<uint8_t**>&self.items, &self.room, self.n, start, stop, more, sizeof(Element))
+            if start <= MAX_MOVED_ELEMENTS or self.n - stop <= MAX_MOVED_ELEMENTS or self.allocation.capacity >> 32:
+                move_shorter_side(<uint8_t**>&self.items, &self.allocation, self.n, start, stop, more, sizeof(Element))
                 self.n += more
                 return
             self.gap_at = <uint32_t>stop
         elif start > self.gap_at and stop == self.n:
             self.n += more
             return
-        elif start <= MAX_MOVED_ELEMENTS and stop <= self.gap_at and start < self.n - stop and self.room.before >= more:
-            move_shorter_side(<uint8_t**>&self.items, &self.room, self.n, start, stop, more, sizeof(Element))
+        elif (
+            start <= MAX_MOVED_ELEMENTS and stop <= self.gap_at and start < self.n - stop
+            and self.allocation.free_before >= more
+        ):
+            move_shorter_side(<uint8_t**>&self.items, &self.allocation, self.n, start, stop, more, sizeof(Element))
             self.gap_at += <uint32_t>more
             self.n += more
             return
         self.move_gap(max(start, min(<Py_ssize_t>self.gap_at, stop)))
         if more > self.gap:
             # Add half of the free memory at the end, so that the gap is refilled only a few times before it is used up.
-            n_added = max(more - self.gap, room_at_end(self) >> 1)
+            n_added = max(more - self.gap, free_at_end(self) >> 1)
             memmove(
                 element_at(self, stop) + n_added, element_at(self, stop),
                 <size_t>(self.n - stop) * sizeof(Element)
@@ -371,8 +380,8 @@ cdef class Elements:
         if self.gap_at <= self.n >> 1:
             self.move_gap(0)
             self.items += self.gap
-            self.room.before += self.gap
-            self.room.capacity -= self.gap
+            self.allocation.free_before += self.gap
+            self.allocation.capacity -= self.gap
         else:
             self.move_gap(self.n)
         self.gap = 0
@@ -381,19 +390,19 @@ cdef class Elements:
         """Exchange all elements with those of another object."""
         self.items, other.items = other.items, self.items
         self.n, other.n = other.n, self.n
-        self.room, other.room = other.room, self.room
+        self.allocation, other.allocation = other.allocation, self.allocation
         self.gap_at, other.gap_at = other.gap_at, self.gap_at
         self.gap, other.gap = other.gap, self.gap
 
-    cdef int add(self, const uint8_t* p, uint64_t n, object held) except -1:
-        """Add an element at the end; held: its owner, or None for a span of the message's bytes."""
+    cdef int add(self, const uint8_t* p, uint64_t n, object owner) except -1:
+        """Add an element at the end; owner: that of its value, or None for a span of the message's bytes."""
         cdef Element* element
-        if room_at_end(self) == 0:
+        if free_at_end(self) == 0:
             self.reserve(1)
         element = element_at(self, self.n)
         element.p = p
         element.n = n
-        element.held = NULL if held is None else owned(held)
+        element.owner = NULL if owner is None else owned(owner)
         self.n += 1
         return 0
 
@@ -416,21 +425,21 @@ cdef class Numbers:
     cdef int reserve(self, Py_ssize_t n) except -1:
         """Grow the capacity to at least n more numbers."""
         cdef Py_ssize_t capacity = self.n + n
-        if capacity > self.room.capacity or self.items == NULL:
-            capacity = max(capacity, self.room.capacity + (self.room.capacity >> 1), 4)
-            if not reserve_at_end(&self.items, &self.room, self.n, capacity, self.size):
+        if capacity > self.allocation.capacity or self.items == NULL:
+            capacity = max(capacity, self.allocation.capacity + (self.allocation.capacity >> 1), 4)
+            if not reserve_at_end(&self.items, &self.allocation, self.n, capacity, self.size):
                 raise MemoryError
         return 0
 
     cdef void resize_slice(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t n) noexcept:
         """Make the slice n numbers long, with undefined content. The caller has reserved memory for the difference."""
         cdef Py_ssize_t more = n - (stop - start)
-        move_shorter_side(&self.items, &self.room, self.n, start, stop, more, self.size)
+        move_shorter_side(&self.items, &self.allocation, self.n, start, stop, more, self.size)
         self.n += more
 
     def __dealloc__(self):
         if self.items != NULL:
-            PyMem_Free(self.items - self.room.before * self.size)
+            PyMem_Free(self.items - self.allocation.free_before * self.size)
 
 
 forbid_instantiation(Overlay, b"the first edit of a message")

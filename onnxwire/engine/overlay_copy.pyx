@@ -97,34 +97,34 @@ cdef int copy_fields(Overlay self, Overlay copy, Document document) except -1:
     memcpy(copy.slots, self.slots, self.table.n_fields * sizeof(Slot))
     memcpy(copy.touched, self.touched, self.table.n_fields)
     for i in range(self.table.n_fields):
-        if self.held[i] != NULL:
-            held = copy_held(&self.table.fields[i], <object>self.held[i], &self.slots[i], document, copy.depth)
-            copy.held[i] = owned(held)
+        if self.owners[i] != NULL:
+            owner = copy_field(&self.table.fields[i], <object>self.owners[i], &self.slots[i], document, copy.depth)
+            copy.owners[i] = owned(owner)
     return 0
 
 
-cdef object copy_held(const Field* field, object held, const Slot* slot, Document document, uint32_t depth):
+cdef object copy_field(const Field* field, object owner, const Slot* slot, Document document, uint32_t depth):
     """Return a copy of the value of a field."""
     cdef Numbers numbers
     if field.repeated:
         if field.size == 0:
-            return copy_elements(<Elements>held, document, depth)
-        numbers = Numbers.allocate((<Numbers>held).n, field)
-        memcpy(numbers.items, (<Numbers>held).items, <size_t>numbers.n * numbers.size)
-        if (<Numbers>held).run_end != NULL:
-            numbers.origin = (<Numbers>held).origin
-            numbers.run_end = (<Numbers>held).run_end
+            return copy_elements(<Elements>owner, document, depth)
+        numbers = Numbers.allocate((<Numbers>owner).n, field)
+        memcpy(numbers.items, (<Numbers>owner).items, <size_t>numbers.n * numbers.size)
+        if (<Numbers>owner).run_end != NULL:
+            numbers.origin = (<Numbers>owner).origin
+            numbers.run_end = (<Numbers>owner).run_end
         return numbers
-    return copy_value(held, slot.p, slot.n, document, depth)
+    return copy_value(owner, slot.p, slot.n, document, depth)
 
 
-cdef object copy_value(object held, const uint8_t* p, uint64_t n, Document document, uint32_t depth):
-    """Return a copy of a message, or `held` itself if it is a str, bytes or a memoryview."""
-    if isinstance(held, Overlay):
-        return copy_overlay(<Overlay>held, document, depth + 1)
-    if isinstance(held, Document):
-        return copy_span(<Document>held, p, p + n, depth + 1)
-    return held
+cdef object copy_value(object owner, const uint8_t* p, uint64_t n, Document document, uint32_t depth):
+    """Return a copy of a message, or `owner` itself if it is a str, bytes or a memoryview."""
+    if isinstance(owner, Overlay):
+        return copy_overlay(<Overlay>owner, document, depth + 1)
+    if isinstance(owner, Document):
+        return copy_span(<Document>owner, p, p + n, depth + 1)
+    return owner
 
 
 cdef Elements copy_elements(Elements self, Document document, uint32_t depth):
@@ -140,16 +140,16 @@ cdef Elements copy_elements(Elements self, Document document, uint32_t depth):
     copy.reserve(self.n)
     for i in range(self.n):
         element = element_at(self, i)
-        if element.held == NULL:
+        if element.owner == NULL:
             copy.add(element.p, element.n, None)
-        elif not isinstance(<object>element.held, Document):
-            held = copy_value(<object>element.held, element.p, element.n, document, depth)
-            copy.add(element.p, element.n, held)
+        elif not isinstance(<object>element.owner, Document):
+            owner = copy_value(<object>element.owner, element.p, element.n, document, depth)
+            copy.add(element.p, element.n, owner)
         else:
-            if element.held != source or element.p <= last:
-                fork = (<Document>element.held).fork(depth + 1)
-                source = element.held
-            copy_edits(<Document>element.held, element.p, element.p + element.n, fork)
+            if element.owner != source or element.p <= last:
+                fork = (<Document>element.owner).fork(depth + 1)
+                source = element.owner
+            copy_edits(<Document>element.owner, element.p, element.p + element.n, fork)
             copy.add(element.p, element.n, fork)
             last = element.p + element.n
     return copy

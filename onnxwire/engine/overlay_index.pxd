@@ -74,11 +74,11 @@ cdef bint is_compact(const Pair* pair) noexcept
 cdef Overlay overlay_of(Pair* pair, Document document)
 cdef bint register_edit(
     Document document, Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field,
-    const Slot* slot, PyObject* held
+    const Slot* slot, PyObject* owner
 ) except -1
 cdef bint prefers_compact() noexcept
 cdef bint edit_again(
-    Document document, const Table* table, const uint8_t* start, const Field* field, const Slot* slot, PyObject* held
+    Document document, const Table* table, const uint8_t* start, const Field* field, const Slot* slot, PyObject* owner
 ) noexcept
 cdef void advance_epoch(Document document, const uint8_t* address) noexcept
 

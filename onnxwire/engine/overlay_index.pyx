@@ -253,7 +253,7 @@ cdef bint prefers_compact() noexcept:
 
 cdef bint register_edit(
     Document document, Table* table, const uint8_t* start, const uint8_t* end, uint32_t flags, const Field* field,
-    const Slot* slot, PyObject* held
+    const Slot* slot, PyObject* owner
 ) except -1:
     """Add the first edit of a message of the document's bytes, which sets one field, without an Overlay.
 
@@ -262,7 +262,7 @@ cdef bint register_edit(
     cdef OverlayIndex index
     if document.depth >= MAX_OVERLAY_DEPTH:
         return False  # making the Overlay, which every read needs, raises the error
-    edits = compact_edit(table, start, end, flags, field, slot, held)
+    edits = compact_edit(table, start, end, flags, field, slot, owner)
     if edits is None:
         return False
     index = make_index(document)
@@ -274,7 +274,7 @@ cdef bint register_edit(
 
 
 cdef bint edit_again(
-    Document document, const Table* table, const uint8_t* start, const Field* field, const Slot* slot, PyObject* held
+    Document document, const Table* table, const uint8_t* start, const Field* field, const Slot* slot, PyObject* owner
 ) noexcept:
     """Set a singular field that was edited before, if the message's edits are compact; return whether it was set."""
     cdef OverlayIndex index = index_of(document)
@@ -288,9 +288,9 @@ cdef bint edit_again(
     entry = find_entry(<CompactOverlay>pair.edits, field.slot)
     if entry == NULL or not entry.touched:
         return False
-    old = entry.held
-    Py_XINCREF(held)
-    entry.held = held
+    old = entry.owner
+    Py_XINCREF(owner)
+    entry.owner = owner
     entry.slot = slot[0]
     advance_epoch(document, start)
     Py_XDECREF(old)  # last: its destructor may run other code

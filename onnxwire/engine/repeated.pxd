@@ -18,10 +18,10 @@ cdef class Repeated:
     cdef const uint8_t* end      # the end of the records, if the message has one span
     cdef object parts            # Spans of a message in several parts, else None
     cdef uint64_t n_records
-    cdef object store            # index or decoded numbers of the records: Spans or Numbers; None if not yet created
-    cdef object bound            # the elements after a change: Elements or Numbers; None while they are records
+    cdef object index_or_numbers  # index or decoded numbers of the records: Spans or Numbers; None if not yet created
+    cdef object edited_elements  # the elements after a change: Elements or Numbers; None while they are records
     cdef uint64_t state          # the state of the field when the sequence was created; see state_of
-    cdef bint is_detached        # `bound` no longer belongs to the message
+    cdef bint is_detached        # `edited_elements` no longer belongs to the message
 
     cdef void start(self, Cursor* cursor) noexcept
     cdef Py_ssize_t find(self, value) except -2

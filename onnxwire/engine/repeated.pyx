@@ -11,7 +11,7 @@ from onnxwire.engine.edit cimport field_error
 from onnxwire.engine.instances cimport forbid_subclasses
 from onnxwire.engine.overlay cimport Elements, Numbers, Overlay, presence_mark
 from onnxwire.engine.table cimport MESSAGE, Slot
-from onnxwire.engine.view cimport document_of, fill, held_value, start_records, state_of, use_copies
+from onnxwire.engine.view cimport document_of, fill, find_value_owner, start_records, state_of, use_copies
 
 from sys import maxsize
 from types import GenericAlias
@@ -68,13 +68,13 @@ cdef object changed_error(const Field* field):
 cdef void point_at(Repeated self, View message, Field* field):
     """Set the elements of a sequence to the current ones of a field; the message is filled."""
     cdef Slot* slot = &message.slots[field.slot]
-    cdef PyObject* held = held_value(message, field)
+    cdef PyObject* owner = find_value_owner(message, field)
     self.message = message
     self.field = field
-    self.store = None
+    self.index_or_numbers = None
     self.state = state_of(message, field)
-    if held != NULL:
-        self.bound = <object>held
+    if owner != NULL:
+        self.edited_elements = <object>owner
         self.document = document_of(message)
         return
     self.first = slot.p
@@ -87,36 +87,36 @@ cdef void point_at(Repeated self, View message, Field* field):
 
 
 cdef bint refresh(Repeated self) except -1:
-    """Update a sequence after changes of its message; return whether its elements are records, not `bound`.
+    """Update a sequence after changes of its message; return whether its elements are records, not `edited_elements`.
 
     If the field was cleared or the message was replaced, the sequence becomes detached and keeps its elements,
     like protobuf's sequences.
     """
-    cdef PyObject* held
+    cdef PyObject* owner
     fill(self.message)
     if self.is_detached:
         return False
-    held = held_value(self.message, self.field)
-    if self.bound is not None:
-        self.is_detached = held != <PyObject*>self.bound
+    owner = find_value_owner(self.message, self.field)
+    if self.edited_elements is not None:
+        self.is_detached = owner != <PyObject*>self.edited_elements
         return False
     # The state changes when the message is replaced or the field is cleared, the document when the bytes are replaced.
     if self.state == state_of(self.message, self.field) and (
         self.first == NULL or self.document is document_of(self.message)
     ):
-        if held == NULL and self.message.slots[self.field.slot].p == self.first:
+        if owner == NULL and self.message.slots[self.field.slot].p == self.first:
             return True
-        if self.first == NULL or held != NULL and origin_of(self.field, held) == self.first:
+        if self.first == NULL or owner != NULL and origin_of(self.field, owner) == self.first:
             point_at(self, self.message, self.field)
-            return self.bound is None
+            return self.edited_elements is None
     self._detach()
     self.is_detached = True
     return False
 
 
-cdef const uint8_t* origin_of(const Field* field, PyObject* held) noexcept:
+cdef const uint8_t* origin_of(const Field* field, PyObject* owner) noexcept:
     """Return the `origin` of the Elements or Numbers of a field."""
-    return (<Numbers>held).origin if field.size else (<Elements>held).origin
+    return (<Numbers>owner).origin if field.size else (<Elements>owner).origin
 
 
 @cython.no_gc

@@ -37,7 +37,7 @@ cdef class SpanIterator:
     cdef object next_element(self)
     cdef bint follow_message(self) except -1
     cdef object next_record(self)
-    cdef object next_bound(self)
+    cdef object next_edited(self)
     cdef bint reads_same_records(self) noexcept
     cdef int seek(self) except -1
     cdef bint peek(self, Span* element) except -1

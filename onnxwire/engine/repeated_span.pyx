@@ -28,7 +28,7 @@ from onnxwire.engine.repeated cimport (
     ENDED, Slice, adjust_slice, changed_error, index_in, point_at, refresh, unpack_slice, update_count,
 )
 from onnxwire.engine.table cimport BYTES, FREE_LIST_CAPACITY, MESSAGE, Field, Slot
-from onnxwire.engine.getters cimport held_message
+from onnxwire.engine.getters cimport assigned_message
 from onnxwire.engine.view cimport (
     KEEPS_IDENTITY, Record, View, bytes_at, document_of, fill, find_overlay, make_view, new_view,
     next_usable, overlay_view, set_document, start_records, text_at, use_copies,
@@ -41,18 +41,18 @@ cdef extern from "thresholds.h":
         MAX_WALKED_ELEMENTS "OW_MAX_WALKED_ELEMENTS"
 
 
-cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObject* held):
-    """Return the Python object for an element; p, n and held are those of its Element."""
+cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObject* owner):
+    """Return the Python object for an element; p, n and owner are those of its Element."""
     cdef Field* field = self.field
     if field.type == MESSAGE:
-        if held == NULL and not KEEPS_IDENTITY:
+        if owner == NULL and not KEEPS_IDENTITY:
             return make_view(field.sub, <PyObject*>self.document, p, p + n, NULL)
-        if held == NULL:
+        if owner == NULL:
             return new_view(field.sub, self.document, p, p + n, None)
-        return held_message(self.message, field, p, n, <object>held)
+        return assigned_message(self.message, field, p, n, <object>owner)
     if field.type == BYTES:
-        return bytes_at(<PyObject*>self.document, p, n, held)
-    return text_at(self.message, p, n, held)
+        return bytes_at(<PyObject*>self.document, p, n, owner)
+    return text_at(self.message, p, n, owner)
 
 
 # Free lists of sequences and iterators, because a loop over a repeated field creates one of each. In the objects of
@@ -99,8 +99,8 @@ cdef void dealloc_sequence(PyObject* o) noexcept:
     (<RepeatedSpan>o).message = None
     (<RepeatedSpan>o).document = None
     (<RepeatedSpan>o).parts = None
-    (<RepeatedSpan>o).store = None
-    (<RepeatedSpan>o).bound = None
+    (<RepeatedSpan>o).index_or_numbers = None
+    (<RepeatedSpan>o).edited_elements = None
     if not put_free(FREE_SEQUENCES, &N_FREE_SEQUENCES, o):
         DEALLOC_SEQUENCE(o)
 
@@ -126,11 +126,11 @@ cdef class RepeatedSpan(Repeated):
 
     cdef Elements elements(self):
         """Return the elements if they were changed, else None."""
-        return None if refresh(self) else self.bound
+        return None if refresh(self) else self.edited_elements
 
     @critical_section
     def __len__(self):
-        return self.n_records if refresh(self) else (<Elements>self.bound).n
+        return self.n_records if refresh(self) else (<Elements>self.edited_elements).n
 
     @critical_section
     def __iter__(self):
@@ -141,11 +141,11 @@ cdef class RepeatedSpan(Repeated):
 
     cdef Spans known_index(self):
         """Return the index of an unchanged field if it was made before, else None."""
-        if self.store is None and self.n_records > MAX_WALKED_ELEMENTS:
-            self.store = self.document.cached(INDEX, self.first)
+        if self.index_or_numbers is None and self.n_records > MAX_WALKED_ELEMENTS:
+            self.index_or_numbers = self.document.cached(INDEX, self.first)
         # If the bytes were replaced, the cache entry may belong to another field.
-        if self.store is not None and <uint64_t>(<Spans>self.store).n == self.n_records:
-            return self.store
+        if self.index_or_numbers is not None and <uint64_t>(<Spans>self.index_or_numbers).n == self.n_records:
+            return self.index_or_numbers
         return None
 
     cdef Spans make_index(self):
@@ -156,7 +156,7 @@ cdef class RepeatedSpan(Repeated):
         index = self.walk()
         if index.n > MAX_WALKED_ELEMENTS:
             self.document.add_cached(INDEX, self.first, index)
-        self.store = index
+        self.index_or_numbers = index
         return index
 
     cdef Spans walk(self):
@@ -213,7 +213,7 @@ cdef class RepeatedSpan(Repeated):
                 break
             element.p = value
             element.n = n
-            element.held = NULL
+            element.owner = NULL
             element += 1
             p = value + n
         cursor.p = p
@@ -221,18 +221,18 @@ cdef class RepeatedSpan(Repeated):
 
     @critical_section
     def _detach(self):
-        """Store the elements in `bound`, so that they no longer depend on the message."""
-        self.bound = self.gather(0)
+        """Store the elements in `edited_elements`, so that they no longer depend on the message."""
+        self.edited_elements = self.gather(0)
 
     cdef object element(self, Py_ssize_t i):
         """Return the element at an index that was checked before; raise ChangedError if it no longer exists."""
         cdef Element* element
         cdef Spans index
-        if self.bound is not None:
-            if i >= (<Elements>self.bound).n:
+        if self.edited_elements is not None:
+            if i >= (<Elements>self.edited_elements).n:
                 raise changed_error(self.field)
-            element = element_at(<Elements>self.bound, i)
-            return make_element(self, element.p, element.n, element.held)
+            element = element_at(<Elements>self.edited_elements, i)
+            return make_element(self, element.p, element.n, element.owner)
         index = self.make_index()
         if i >= index.n:
             raise changed_error(self.field)
@@ -257,7 +257,7 @@ cdef class RepeatedSpan(Repeated):
         if i >= len(self):
             raise changed_error(self.field)
         # A walk to one of the first elements takes less time than making an index of all elements.
-        if self.store is None and self.bound is None and (
+        if self.index_or_numbers is None and self.edited_elements is None and (
             i < MAX_WALKED_ELEMENTS or i < 4 * MAX_WALKED_ELEMENTS and self.n_records > 64 * MAX_WALKED_ELEMENTS
         ):
             for element in self:
@@ -281,7 +281,7 @@ cdef class RepeatedSpan(Repeated):
             return payloads
         for i in range(elements.n):
             element = element_at(elements, i)
-            owner = None if element.held == NULL else <object>element.held
+            owner = None if element.owner == NULL else <object>element.owner
             payloads.append(new_payload(self.document, element.p, element.n, 1, b"B", owner))
         return payloads
 
@@ -321,7 +321,7 @@ cdef class RepeatedSpan(Repeated):
     cdef int store_elements(self, Overlay overlay, Elements elements) except -1:
         """Store Elements in the overlay of the message; they replace the field's records."""
         elements.origin = self.first
-        self.bound = elements
+        self.edited_elements = elements
         self.document = document_of(self.message)
         put_value(overlay, self.field, presence_mark() if elements.n else NULL, elements.n, <PyObject*>elements)
         return 0
@@ -344,7 +344,7 @@ cdef class RepeatedSpan(Repeated):
         if stop > elements.n:
             raise changed_error(self.field)
         if n_removed == 1:
-            removed_owner = element_at(elements, start).held
+            removed_owner = element_at(elements, start).owner
         elif n_removed:
             for i in range(n_removed):
                 removed.items[i] = element_at(elements, start + i)[0]
@@ -376,7 +376,7 @@ cdef class RepeatedSpan(Repeated):
 
     @critical_section
     def _arrange(self, order, Py_ssize_t n):
-        """Replace the elements, n in number, by those at the indices in `order`, each at most once."""
+        """Keep the elements at the distinct indices in `order`, in that order; raise if there are not n elements."""
         # Code that may run other code, such as the garbage collector for a new list, precedes the change.
         # CPython 3.11 leaks a list if list() has no memory to copy it.
         cdef list indices = (<list>order)[:] if type(order) is list else list(order)
@@ -392,7 +392,7 @@ cdef class RepeatedSpan(Repeated):
         for i in range(len(indices)):
             index = indices[i]
             arranged.items[i] = element_at(elements, index)[0]
-            element_at(elements, index).held = NULL
+            element_at(elements, index).owner = NULL
         arranged.n = len(indices)
         # `arranged` releases the removed elements last: their destructors may run other code.
         elements.exchange_items(arranged)
@@ -423,7 +423,7 @@ cdef class RepeatedSpan(Repeated):
             if not self.is_detached:
                 edit(self.message)
             return
-        if len(self) == 0 and self.bound is None:
+        if len(self) == 0 and self.edited_elements is None:
             overlay = edit(self.message)
             if self.elements() is None and self.n_records == 0 and edit(self.message) is overlay:
                 self.store_elements(overlay, incoming)
@@ -446,7 +446,7 @@ cdef class RepeatedSpan(Repeated):
             self.splice(n, n, convert_values(self.message, self.field, (value,)))
             return self.element(n)
         owner = read_text(self.field, value, &p, &size)
-        if self.bound is None and self.message.overlay == NULL and self.append_first(p, size, owner):
+        if self.edited_elements is None and self.message.overlay == NULL and self.append_first(p, size, owner):
             return None
         elements = self.start_edit(1)
         elements.add(p, size, owner)
@@ -471,7 +471,7 @@ cdef class RepeatedSpan(Repeated):
             <PyObject*>elements
         ):
             return False
-        self.bound = elements
+        self.edited_elements = elements
         self.document = <Document>message.document
         return True
 
@@ -517,7 +517,7 @@ cdef Elements convert_values(View message, Field* field, values):
     # Small edited messages are encoded into one document, which takes less memory and time than copies of overlays.
     cdef Encoder encoder = None
     cdef list encoded = []
-    cdef Document origin = None  # the document of one of these messages; all have the same external files
+    cdef Document source_document = None  # the document of one of these messages; all have the same external files
     if field.type != MESSAGE:
         for value in iterate(field, values):
             owner = read_text(field, value, &p, &n)
@@ -530,13 +530,15 @@ cdef Elements convert_values(View message, Field* field, values):
                 field, FieldTypeError, f"expected {(<object>field.sub.cls).__name__}, found {type(value).__name__}"
             )
         source = <View>value
-        if find_overlay(source) and (origin is None or files_of(origin) is files_of(document_of(source))):
+        if find_overlay(source) and (
+            source_document is None or files_of(source_document) is files_of(document_of(source))
+        ):
             encoder = encoder or Encoder(False)
             data = encode_if_small(source, encoder)
             if data is not None:
                 # `locate_encoded` sets the element's address later.
                 encoded.append(data)
-                origin = document_of(source)
+                source_document = document_of(source)
                 incoming.add(NULL, <uint64_t>len(data), None)
                 continue
         elif (
@@ -546,16 +548,16 @@ cdef Elements convert_values(View message, Field* field, values):
             incoming.add(source.start, <uint64_t>(source.end - source.start), fork)
             last = source.end
             continue
-        held = copy_message(source, depth, &p, &n)
-        incoming.add(p, n, held)
+        owner = copy_message(source, depth, &p, &n)
+        incoming.add(p, n, owner)
         fork = None
-        if isinstance(held, Document) and (<Document>held).backing is (<Document>source.document).backing:
+        if isinstance(owner, Document) and (<Document>owner).backing is (<Document>source.document).backing:
             document = <Document>source.document
-            fork = held
+            fork = owner
             last = p + n
     if encoded:
         # Add a separator byte: otherwise an empty message at the end would have the address of the next message.
-        locate_encoded(incoming, part_of_bytes(b"\0".join(encoded), None, depth + 1, origin))
+        locate_encoded(incoming, part_of_bytes(b"\0".join(encoded), None, depth + 1, source_document))
     return incoming
 
 
@@ -565,7 +567,7 @@ cdef int locate_encoded(Elements elements, Document document) except -1:
     cdef Py_ssize_t i
     for i in range(elements.n):
         if elements.items[i].p == NULL:
-            elements.items[i].held = owned(document)
+            elements.items[i].owner = owned(document)
             elements.items[i].p = p
             p += elements.items[i].n + 1
     return 0
@@ -589,7 +591,7 @@ cdef void start_iterator(SpanIterator self, RepeatedSpan sequence) noexcept:
     self.tag = sequence.field.number << 3 | WIRE_LEN if sequence.field.number < 16 else 0
     # If these are the records of an unedited message, the first step needs no `refresh` and no `seek`.
     if (
-        sequence.message.overlay == NULL and sequence.bound is None and sequence.state == 0
+        sequence.message.overlay == NULL and sequence.edited_elements is None and sequence.state == 0
         and sequence.message.slots[sequence.field.slot].p == sequence.first
         and (sequence.first == NULL or <PyObject*>sequence.document == sequence.message.document)
     ):
@@ -638,7 +640,7 @@ cdef class SpanIterator:
             if self.sequence is None:
                 return self
             if not is_in_records:
-                return self.next_bound()
+                return self.next_edited()
         if <uint64_t>self.i >= self.sequence.n_records:
             self.i = ENDED
             self.sequence = None
@@ -661,7 +663,7 @@ cdef class SpanIterator:
             self.epoch = message.epoch
         # Like a list's iterator: the next element is the sequence's current element at the next index.
         if (
-            message.overlay != NULL or sequence.bound is not None
+            message.overlay != NULL or sequence.edited_elements is not None
             or message.epoch != self.epoch or message.document != self.document
         ):
             if not refresh(sequence):
@@ -678,10 +680,10 @@ cdef class SpanIterator:
         self.i += 1
         return make_element(sequence, record.value, record.n, NULL)
 
-    cdef object next_bound(self):
-        """Return the next element of `bound`, as `next_element` does."""
+    cdef object next_edited(self):
+        """Return the next element of `edited_elements`, as `next_element` does."""
         cdef RepeatedSpan sequence = self.sequence
-        cdef Elements elements = sequence.bound
+        cdef Elements elements = sequence.edited_elements
         cdef Element* element
         cdef Py_ssize_t i = self.i
         if i >= elements.n:
@@ -690,7 +692,7 @@ cdef class SpanIterator:
             return self
         self.i += 1
         element = element_at(elements, i)
-        return make_element(sequence, element.p, element.n, element.held)
+        return make_element(sequence, element.p, element.n, element.owner)
 
     cdef bint peek(self, Span* element) except -1:
         """Locate the next element without making a view.
@@ -704,12 +706,12 @@ cdef class SpanIterator:
             return False
         fill(sequence.message)
         if (
-            sequence.message.overlay != NULL or sequence.bound is not None
+            sequence.message.overlay != NULL or sequence.edited_elements is not None
             or sequence.message.epoch != self.epoch or sequence.message.document != self.document
         ):
             if not refresh(sequence):
-                elements = sequence.bound
-                if self.i >= elements.n or element_at(elements, self.i).held != NULL:
+                elements = sequence.edited_elements
+                if self.i >= elements.n or element_at(elements, self.i).owner != NULL:
                     return False
                 element.p = element_at(elements, self.i).p
                 element.n = element_at(elements, self.i).n
@@ -723,7 +725,7 @@ cdef class SpanIterator:
     cdef void skip(self, const Span* element) noexcept:
         """Skip the element that `peek` has located."""
         self.i += 1
-        if self.sequence.bound is None:
+        if self.sequence.edited_elements is None:
             self.cursor.p = element.p + element.n
 
     cdef Py_ssize_t skip_until(self, const Span* element, const uint8_t* limit) noexcept:
@@ -735,7 +737,7 @@ cdef class SpanIterator:
         cdef uint64_t n
         cdef const uint8_t* p
         self.skip(element)
-        if self.sequence.bound is not None:
+        if self.sequence.edited_elements is not None:
             return 1
         while (
             <uint64_t>self.i < self.sequence.n_records and self.cursor.p < self.cursor.end
@@ -753,7 +755,7 @@ cdef class SpanIterator:
         cdef RepeatedSpan sequence = self.sequence
         cdef View message = sequence.message
         return (
-            message.overlay == NULL and sequence.bound is None and sequence.state == 0
+            message.overlay == NULL and sequence.edited_elements is None and sequence.state == 0
             and message.document == self.document and self.first != NULL and self.first == sequence.first
             and message.slots[sequence.field.slot].p == self.first
         )
@@ -783,7 +785,7 @@ cdef class SpanIterator:
 cdef inline bint is_message_unchanged(SpanIterator self) noexcept:
     """Return whether the message is filled, unedited, and unchanged since the last step."""
     return (
-        self.sequence is not None and self.sequence.bound is None
+        self.sequence is not None and self.sequence.edited_elements is None
         and self.sequence.message.epoch == self.epoch and self.sequence.message.overlay == NULL
         and self.sequence.message.document == self.document
         and (<Document>self.sequence.message.document).epoch == self.epoch

@@ -288,7 +288,7 @@ cdef class Search:
         self.target_record = self.clear_to if self.clear_to < end else NULL
         # Elements of an edited field can be in any order, in which the following records would be scanned repeatedly.
         if (
-            self.target_record == NULL and sequence.bound is None and view.parts == NULL
+            self.target_record == NULL and sequence.edited_elements is None and view.parts == NULL
             and view.start <= p and end < view.end
         ):
             self.clear_to = find_marked(view.table, end, view.end, self.owner.tables, self.marks, depth + 1)

@@ -1,8 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Declarations of `section.h`, the engine's lock in Python without the GIL.
 
-In a module that cimports this one, `@critical_section` means this lock. The declarations are a flag, and references to
-objects that another thread may be releasing.
+In a module that cimports this one, `@critical_section` means this lock.
 """
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF

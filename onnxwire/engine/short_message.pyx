@@ -43,7 +43,7 @@ cdef struct Changes:
     # The changed fields of an Overlay or CompactOverlay.
     uint64_t touched             # a bit per field
     const Slot* slots            # the slots of an Overlay
-    PyObject** held              # the owners of values (see Overlay), by slot
+    PyObject** owners            # the owners of values (see Overlay), by slot
     const Entry* entries         # the entries of a CompactOverlay, else NULL
 
 
@@ -85,7 +85,7 @@ cdef bint chunk_message(
             if is_file(document):
                 return False
         changes.slots = (<Overlay>edits).slots
-        changes.held = (<Overlay>edits).held
+        changes.owners = (<Overlay>edits).owners
         for i in range(table.n_fields):
             changes.touched |= <uint64_t>(is_touched(edits, i)) << i
         p = (<Overlay>edits).start
@@ -154,10 +154,10 @@ cdef inline bint add_number(ShortMessage* self, const Field* field, uint64_t raw
 
 
 cdef inline bint add_text(
-    ShortMessage* self, const Field* field, const uint8_t* p, uint64_t n, PyObject* held
+    ShortMessage* self, const Field* field, const uint8_t* p, uint64_t n, PyObject* owner
 ) noexcept:
-    """Append a string or bytes; held: the owner of the value, or NULL if it is in the document of the message."""
-    if n >= LONG_BYTES or held != NULL and Py_TYPE(held) == <PyTypeObject*>Document and is_file(held):
+    """Append a string or bytes; owner: that of the value, or NULL if it is in the document of the message."""
+    if n >= LONG_BYTES or owner != NULL and Py_TYPE(owner) == <PyTypeObject*>Document and is_file(owner):
         return False
     return add_head(self, field, WIRE_LEN, n) and add_chunk(self, p, n)
 
@@ -206,58 +206,58 @@ cdef bint add_span(
     return pair.edits != NULL and add_message(self, field, document, pair.edits, p, p + n)
 
 
-cdef bint add_held(
-    ShortMessage* self, const Field* field, PyObject* document, const uint8_t* p, uint64_t n, PyObject* held
+cdef bint add_assigned(
+    ShortMessage* self, const Field* field, PyObject* document, const uint8_t* p, uint64_t n, PyObject* owner
 ) noexcept:
-    """Append the value or element of a message field of an overlay; held: its owner; NULL for a span of `document`."""
-    if held == NULL:
+    """Append a value or element of a message field of an overlay; owner: see Overlay; NULL for a span of `document`."""
+    if owner == NULL:
         return document != NULL and n < LONG_BYTES and add_span(self, field, document, p, n)
-    if Py_TYPE(held) == <PyTypeObject*>Overlay:
-        return add_message(self, field, NULL, held, NULL, NULL)
-    return n < LONG_BYTES and not is_file(held) and add_span(self, field, held, p, n)
+    if Py_TYPE(owner) == <PyTypeObject*>Overlay:
+        return add_message(self, field, NULL, owner, NULL, NULL)
+    return n < LONG_BYTES and not is_file(owner) and add_span(self, field, owner, p, n)
 
 
 cdef bint add_touched(ShortMessage* self, const Field* field, PyObject* document, const Changes* changes) noexcept:
     """Append a changed field."""
     cdef const Slot* slot = NULL
-    cdef PyObject* held = NULL
+    cdef PyObject* owner = NULL
     cdef const Entry* entry
     cdef const Element* element
     cdef Py_ssize_t i, n
     if changes.entries == NULL:
         slot = &changes.slots[field.slot]
-        held = changes.held[field.slot]
+        owner = changes.owners[field.slot]
     else:
         entry = changes.entries
         while entry.index != field.slot:
             entry += 1
         slot = &entry.slot
-        held = entry.held
+        owner = entry.owner
     if slot.p == NULL:
         return True
     if not field.repeated:
         if field.size:
             return add_number(self, field, slot.n)
         if field.type == MESSAGE:
-            return add_held(self, field, document, slot.p, slot.n, held)
-        return add_text(self, field, slot.p, slot.n, held)
+            return add_assigned(self, field, document, slot.p, slot.n, owner)
+        return add_text(self, field, slot.p, slot.n, owner)
     if field.size:
-        n = (<Numbers>held).n
+        n = (<Numbers>owner).n
         if field.packed or n > MAX_SHORT_CHUNKS:
             return False
         for i in range(n):
-            if not add_number(self, field, raw_at(field, (<Numbers>held).items, i)):
+            if not add_number(self, field, raw_at(field, (<Numbers>owner).items, i)):
                 return False
         return True
-    n = (<Elements>held).n
+    n = (<Elements>owner).n
     if n > MAX_SHORT_CHUNKS:
         return False
     for i in range(n):
-        element = element_at(<Elements>held, i)
+        element = element_at(<Elements>owner, i)
         if field.type == MESSAGE:
-            if not add_held(self, field, document, element.p, element.n, element.held):
+            if not add_assigned(self, field, document, element.p, element.n, element.owner):
                 return False
-        elif not add_text(self, field, element.p, element.n, element.held):
+        elif not add_text(self, field, element.p, element.n, element.owner):
             return False
     return True
 

@@ -67,7 +67,7 @@ cdef class TextBuffer:
     cdef char* p
     cdef char* end
     cdef object write            # called with pieces of the text; None to collect all of it
-    cdef object summary          # returns (fields of a message to omit, comment), or None; None to write all fields
+    cdef object summary          # from a message: (names of fields to omit, comment), or None; None to write all fields
     cdef object unknown_fields   # yields the unknown fields of a message as lines or (label, buffer); None to omit them
     cdef NumberStyle number_style
     cdef bint is_ascii           # escape characters that are not ASCII

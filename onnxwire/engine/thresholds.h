@@ -16,14 +16,15 @@
 #define OW_MIN_CACHED_RECORDS OW_LIMIT(64, 3)
 #define OW_MIN_CACHED_BYTES OW_LIMIT(256, 16)
 #define OW_MIN_CACHED_PARTS OW_LIMIT(8, 2) /* the document caches the Spans of messages with this many parts or more */
-#define OW_MAX_LEAF_PAIRS OW_LIMIT(512, 4)         /* pairs in one leaf of engine/overlay_index.pyx */
-#define OW_MAX_FULL_OVERLAYS OW_LIMIT(64, 2)   /* newest overlays of a document, which are not compacted */
-#define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* the same for documents with `is_part` of less than 64 KiB */
-#define OW_MAX_RESCANNED_BYTES OW_LIMIT(1024, 24) /* compact overlays of longer messages store all slots */
-/* Number of first elements whose access makes no index; four times as many in a field of 64 times as many elements. */
+#define OW_MAX_LEAF_PAIRS OW_LIMIT(512, 4)         /* maximum number of pairs in a leaf of engine/overlay_index.pyx */
+#define OW_MAX_FULL_OVERLAYS OW_LIMIT(64, 2) /* maximum number of newest overlays of a document that are not compacted */
+#define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* as above, for a document with `is_part` and less than 64 KiB */
+#define OW_MAX_RESCANNED_BYTES OW_LIMIT(1024, 24) /* compact overlays of longer messages store all present fields */
+/* Number of first elements whose access makes no index; four times as many in a field of more than 64 times as many
+ * elements. */
 #define OW_MAX_WALKED_ELEMENTS OW_LIMIT(8, 1)
 #define OW_MAX_MOVED_ELEMENTS OW_LIMIT(64, 1)    /* edits at most this far from an end move the elements in between */
-#define OW_MAX_UNCACHED_NUMBERS OW_LIMIT(64, 2)  /* the document caches the numbers of fields that have more */
+#define OW_MAX_UNCACHED_NUMBERS OW_LIMIT(64, 2)  /* more numbers than these are cached when they are indexed */
 #define OW_NOGIL_RUN_BYTES OW_LIMIT(1 << 16, 4)  /* size from which a packed run is decoded without the GIL */
 #define OW_THREAD_RUN_BYTES OW_LIMIT(1 << 20, 16) /* minimum bytes of a packed run per thread */
 #define OW_LONG_BYTES OW_LIMIT(1 << 16, 16)      /* size of a long value: encoded by reference, fetched on demand */
@@ -31,7 +32,7 @@
 #define OW_FAR_FILE_BYTES OW_LIMIT((uint64_t)64 << 20, 64) /* size from which a file's first bytes are requested */
 #define OW_COPY_BYTES OW_LIMIT(256, 48)          /* bytes of a copy of a header (engine/header_copies.pyx) */
 #define OW_COPIED_BEFORE_BYTES OW_LIMIT(64, 8)   /* bytes of the copy that precede the header: the end of a tensor */
-#define OW_MAX_SHORT_CHUNKS OW_LIMIT(64, 8)      /* byte ranges of a message of engine/short_message.pyx */
+#define OW_MAX_SHORT_CHUNKS OW_LIMIT(64, 8)      /* maximum number of byte ranges of a ShortMessage */
 #define OW_PAGE_BYTES OW_LIMIT(1 << 12, 16)      /* bytes of a page of a remote file; no system has smaller pages */
 #define OW_MAX_SMALL_BYTES OW_LIMIT(1 << 12, 24) /* edited messages up to this size are copied by encoding them */
 #define OW_FREEZE_BATCH OW_LIMIT(32, 2)          /* added elements that are encoded together (engine/freeze.pyx) */

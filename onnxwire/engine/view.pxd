@@ -32,8 +32,8 @@ cdef class View:
     cdef const uint8_t* end
     cdef uint32_t epoch          # the document's epoch when the slots were filled; 0 before
     cdef uint32_t flags          # HAS_UNKNOWN, HAS_MERGE and DROPS_UNKNOWN; valid if the slots are filled
-    cdef Slot* slots             # table.n_fields slots: `own`, or the overlay's
-    cdef Slot[1] own
+    cdef Slot* slots             # table.n_fields slots: `own_slots`, or the overlay's
+    cdef Slot[1] own_slots       # the first of as many slots as the table has fields
 
 
 cdef struct Cursor:
@@ -102,40 +102,40 @@ cdef inline PyObject* base_of(View self) noexcept:
     return self.document
 
 
-cdef inline PyObject* held_value(View self, const Field* field) noexcept:
-    """Return the owner of a field's value in the overlay (see Overlay), borrowed; NULL if there is none."""
-    return NULL if self.overlay == NULL else (<Overlay>self.overlay).held[field.slot]
+cdef inline PyObject* find_value_owner(View self, const Field* field) noexcept:
+    """Return the owner of a field's value in the overlay (see Overlay), borrowed, or NULL."""
+    return NULL if self.overlay == NULL else (<Overlay>self.overlay).owners[field.slot]
 
 
-cdef inline object text_at(View self, const uint8_t* p, uint64_t n, PyObject* held):
-    """Return the value of a string in a message; held: the owner of an edited value (see Element), or NULL."""
-    if held != NULL and PyUnicode_CheckExact(<object>held):
-        return <object>held
+cdef inline object text_at(View self, const uint8_t* p, uint64_t n, PyObject* owner):
+    """Return the value of a string in a message; owner: that of an edited value (see Element), or NULL."""
+    if owner != NULL and PyUnicode_CheckExact(<object>owner):
+        return <object>owner
     if p >= (<Document>self.document).far.first_copy:
-        p = copied_bytes((<Document>self.document).far.store, p, n)
+        p = copied_bytes((<Document>self.document).far.copies, p, n)
     if MIN_CACHED_TEXT_BYTES <= n <= MAX_CACHED_TEXT_BYTES:
         return (<Document>self.document).short_text(p, n)
     if n >= LONG_BYTES:
-        check_source(base_of(self), held)
+        check_source(base_of(self), owner)
         return fetched_text(p, n)
     return new_text(p, n)
 
 
-cdef inline int check_source(PyObject* document, PyObject* held) except -1:
-    """Raise SourceError if the file of a long value was changed; held: as for `text_at`."""
-    if held == NULL:
+cdef inline int check_source(PyObject* document, PyObject* owner) except -1:
+    """Raise SourceError if the file of a long value was changed; owner: as for `text_at`."""
+    if owner == NULL:
         return (<Document>document).check_unchanged()
-    if isinstance(<object>held, Document):
-        return (<Document>held).check_unchanged()
+    if isinstance(<object>owner, Document):
+        return (<Document>owner).check_unchanged()
     return 0
 
 
-cdef inline object bytes_at(PyObject* document, const uint8_t* p, uint64_t n, PyObject* held):
-    """Return the value of a bytes field; document: the owner of the bytes if `held` is NULL; held: as for `text_at`."""
-    if held != NULL and PyBytes_CheckExact(<object>held):
-        return <object>held
+cdef inline object bytes_at(PyObject* document, const uint8_t* p, uint64_t n, PyObject* owner):
+    """Return the value of a bytes field; document: the message's; owner: as for `text_at`."""
+    if owner != NULL and PyBytes_CheckExact(<object>owner):
+        return <object>owner
     if n >= LONG_BYTES:
-        check_source(document, held)
+        check_source(document, owner)
         return fetched_bytes(p, n)
     return PyBytes_FromStringAndSize(<const char*>p, <Py_ssize_t>n)
 
@@ -154,7 +154,7 @@ cdef inline int fill(View self) except -1:
 
 cdef inline void use_copies(Cursor* cursor, Document document) noexcept:
     """Make a cursor read records in the document's copies of headers. `nogil` blocks must not use the cursor then."""
-    cursor.copies = document.far.store
+    cursor.copies = document.far.copies
     cursor.first_copy = document.far.first_copy
 
 

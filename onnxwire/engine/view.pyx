@@ -88,7 +88,7 @@ cdef object make_view(Table* table, PyObject* document, const uint8_t* start, co
     (<View>o).end = end
     (<View>o).epoch = 0
     (<View>o).flags = 0
-    (<View>o).slots = (<View>o).own
+    (<View>o).slots = (<View>o).own_slots
     return as_object(o)
 
 
@@ -148,7 +148,7 @@ cdef ViewKey key_of(View self) noexcept:
 
 
 cdef bint is_of_span(View self, const uint8_t* end, Spans parts) noexcept:
-    """Return whether a view with the same start has the same end and parts; it may not if the bytes were changed."""
+    """Return whether a view with this start has this end and these parts; after a change of the bytes it may not."""
     if self.parts == NULL or parts is None:
         return self.end == end and self.parts == NULL and parts is None
     return (<Spans>self.parts).n == parts.n and (
@@ -219,10 +219,10 @@ cdef inline const uint8_t* scan_with_copies(
     """Fill the slots as `scan_slots` does, from copies of the headers that follow long values, made if necessary."""
     cdef const uint8_t* far_record = NULL
     cdef const uint8_t* fault
-    if far.store != NULL:
-        far.store.is_checked = False
+    if far.copies != NULL:
+        far.copies.is_checked = False
     if p >= far.first_copy:
-        return scan_copies(table, head_copy(far.store, p), p, end, slots, flags, records, far)
+        return scan_copies(table, head_copy(far.copies, p), p, end, slots, flags, records, far)
     fault = scan(table, p, end, slots, flags, records, far, &far_record)
     if far_record == NULL:
         return fault
@@ -251,7 +251,7 @@ cdef const uint8_t* scan_copies(
         if far_record != NULL:
             copy = copy_far(far, p)
             short_steps = 0
-        elif short_steps < MAX_SHORT_STEPS and <size_t>(p - far.store.start) >= OW_FIRST_BYTES:
+        elif short_steps < MAX_SHORT_STEPS and <size_t>(p - far.copies.start) >= OW_FIRST_BYTES:
             copy = copy_far(far, p)
             short_steps += 1
         else:
@@ -544,7 +544,7 @@ cdef int follow(View self) except -1:
         return 0
     parent = <View>overlay.parent
     fill(parent)
-    if overlay.expected != state_of(parent, overlay.field):
+    if overlay.expected_state != state_of(parent, overlay.field):
         # The parent was replaced, so that the absent message is no longer part of it.
         unlist_absent(overlay)
         Py_CLEAR(overlay.parent)
@@ -571,8 +571,8 @@ cdef int follow(View self) except -1:
         self.start = current.start
         self.end = current.end
         self.flags = current.flags
-        self.slots = self.own
-        memcpy(self.own, current.own, self.table.n_fields * sizeof(Slot))
+        self.slots = self.own_slots
+        memcpy(self.own_slots, current.own_slots, self.table.n_fields * sizeof(Slot))
         Py_XINCREF(current.parts)
         Py_XDECREF(self.parts)
         self.parts = current.parts
@@ -690,7 +690,7 @@ cdef object field_value(View self, Field* field):
 
 
 cdef Field* named_field(View self, name) except? NULL:
-    """Return the field of a name, or NULL for the name of a oneof; raise protobuf's ValueError for other names."""
+    """Return the field of a name, or NULL for the name of a oneof; raise FieldValueError for other names."""
     cdef PyObject* index
     cdef Py_ssize_t i
     cdef Field* field = same_named_field(self, name)

@@ -24,9 +24,9 @@ from onnxwire.errors import SourceError
 def encode_pieces(View message, bint deterministic, FileWriter target or None):
     """Encode a message; returns (size in bytes, pieces that remain to be written).
 
-    target: if it is a seekable file, all bytes but the long Pieces are written to it, at their offsets, and only the
-    long Pieces are returned. If it is a stream or None, the whole encoding is returned in order: bytes objects and
-    Pieces.
+    target: if its file is seekable, all bytes except long values are written to it, at their offsets, and only the
+    Pieces of the long values are returned. If its file is a stream, and without target, the whole encoding is returned
+    in order: bytes objects and Pieces.
     """
     cdef Encoder encoder = Encoder(deterministic)
     measure_and_fetch(encoder, message)

@@ -163,7 +163,7 @@ def test_the_model_of_a_git_lfs_pointer_is_read_from_the_local_store(git):
     object_path.write_bytes(data)
     assert "+    # FLOAT 16x1x3x3, 576 bytes, xxh3 " in git("diff", "--cached")
     object_path.write_bytes(data[:-1])
-    assert "are not in the local store" in git("diff", "--cached")
+    assert "is not in the local store" in git("diff", "--cached")
 
 
 @pytest.mark.parametrize(
