@@ -38,7 +38,9 @@ def start_driver():
     for flag in FLAGS if HEADLESS_SHELL else ["--headless", *FLAGS]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    return webdriver.Chrome(options, Service(DRIVER))
+    # Chrome does not start with the libraries that tests/instrumented.sh loads into Python.
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    return webdriver.Chrome(options, Service(DRIVER, env=environment))
 
 
 def stop_driver(driver):
