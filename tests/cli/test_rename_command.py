@@ -77,7 +77,7 @@ def test_a_value_of_a_subgraph_is_renamed_there(rename_in_model):
     assert rename_in_model(nested_model(), "Add_out", "new") == replace_names(nested_model(), Add_out="new")
 
 
-def test_a_value_of_functions_is_renamed_in_each(rename_in_model):
+def test_a_value_of_several_functions_is_renamed_in_each_of_them(rename_in_model):
     assert rename_in_model(nested_model(), "a", "new") == replace_names(nested_model(), a="new")
 
 
