@@ -19,7 +19,8 @@ UNMATCHED = NONE
 
 cdef enum:
     MAX_REPAIRS = 10         # maximum number of repair passes
-    # Maximum number of edges to a vertex, of edges from it, and of consumers of a source that a repair examines.
+    # Maximum number of edges to a vertex, of edges from it, and of consumers of a source's match that a repair
+    # examines.
     MAX_VOTES = 64
 
 cdef tuple ALL_DIRECTIONS = ("both", "up", "down")

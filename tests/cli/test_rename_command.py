@@ -67,7 +67,7 @@ def test_the_renamed_model_computes_the_same_values(rename_in_model):
 
 
 def test_two_values_swap_their_names(rename_in_model):
-    # The expected model is made by way of a third name.
+    # The expected model is made with the temporary name "#".
     assert rename_in_model(nested_model(), "h", "y", "y", "h") == replace_names(
         nested_model(), h="#", y="h", **{"#": "y"}
     )
