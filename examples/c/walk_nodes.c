@@ -29,7 +29,7 @@ static void print_text(const ow_source *source, ow_span span) {
     }
 }
 
-/* Print all strings of a repeated field, separated by commas. */
+/* Print a tab, then all strings of a repeated field, separated by commas. */
 static void print_texts(ow_fields node, uint32_t row) {
     unsigned n_printed = 0;
     putchar('\t');

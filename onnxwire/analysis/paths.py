@@ -68,8 +68,8 @@ def resolve(message: Message, path: str) -> Resolved:
     """Resolve a path; the docstring of this module describes the notation.
 
     message: the root, usually a model. path: a path, or kind:name followed by a path. The function reads only the
-    messages on the path, and to find a name those that can have it.
-    Raises PathError for a path that does not exist and for an ambiguous name; its text suggests alternatives.
+    messages on the path and, to find a name, the messages that can have it.
+    Raises PathError for a path that is invalid or does not exist, and for an ambiguous name.
     """
     kind, colon, remainder = path.partition(":")
     if colon and kind in _KINDS:

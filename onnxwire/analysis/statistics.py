@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_FETCHED_ELEMENTS = 1 << 22  # number of elements of a tensor on a server that are fetched at once
-_MAX_CACHED_BYTES = 1 << 28  # maximum total size of remote tensors that are cached between the two passes
+_FETCHED_ELEMENTS = 1 << 22  # maximum number of elements that an index of a tensor on a server fetches at once
+_MAX_CACHED_BYTES = 1 << 28  # maximum total size of remote tensors that are cached for the pass of the histograms
 BLOCK_ELEMENTS = 1 << 16
 """The number of elements that are measured at a time; a block of this size fits the processor's cache."""
 MAX_TENSORS = 100_000

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Matches the vertices of two flat graphs by structure.
 
-Vertices are matched in these steps: nodes by name, if the caller requests it; by hashes of all their ancestors and
-descendants; by hashes of small neighbourhoods; along edges from vertices that already match; one after another in
-groups of equal hashes, if possible with a vertex of the same name; by replacing matches that few edges support; and the
-remaining nodes by name. So an edit affects only the vertices around it.
+Vertices are matched in these steps: nodes by name, if the caller requests it; by hashes of all their ancestors,
+descendants, or both; by hashes of small neighbourhoods, and along edges from vertices that already match; one after
+another in groups of equal hashes, if possible with a vertex of the same name; by replacing matches that few edges
+support; and the remaining nodes by name.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -19,7 +19,8 @@ UNMATCHED = NONE
 
 cdef enum:
     MAX_REPAIRS = 10         # maximum number of repair passes
-    # Maximum number of edges to a vertex, of edges from it, and of consumers of a source that a repair examines.
+    # Maximum number of edges to a vertex, of edges from it, and of consumers of a source's match that a repair
+    # examines.
     MAX_VOTES = 64
 
 cdef tuple ALL_DIRECTIONS = ("both", "up", "down")
@@ -32,7 +33,7 @@ _TOTAL_VOTES_PER_EDGE = 4
 
 cdef struct Entry:
     uint64_t key             # a hash
-    int32_t side             # 0: of `old`; 1: of `new`
+    int32_t side             # the graph of the vertex: 0 for `old`, 1 for `new`
     int32_t vertex
 
 cdef struct Match:
@@ -49,14 +50,14 @@ cdef struct Pair:
 cdef class Edges:
     """The edges of a graph in two orders: sorted by consumer, and by source."""
 
-    cdef int32_t n
+    cdef int32_t n  # number of vertices
     cdef int32_t n_edges
     # The edges by consumer: their sources, outputs of the sources, and ports (as in Edge). The edges to vertex v have
-    # the indexes starts[v] to starts[v + 1].
+    # the indexes starts[v] to starts[v + 1] - 1.
     cdef int32_t[::1] starts, sources, outputs, ports
     # The edges by source, without edges from NONE: their consumers, ports, and outputs of the sources. The edges from
-    # vertex v have the indexes use_starts[v] to use_starts[v + 1].
-    cdef int32_t[::1] use_starts, users, user_ports, user_outputs
+    # vertex v have the indexes use_starts[v] to use_starts[v + 1] - 1.
+    cdef int32_t[::1] use_starts, use_consumers, use_ports, use_outputs
 
     def __cinit__(self, FlatGraph graph not None):
         """Sort the edges of a graph, and free its unsorted edges. Edges of one vertex keep their order.
@@ -86,8 +87,8 @@ cdef class Edges:
             if self.sources[j] != NONE:
                 self.use_starts[self.sources[j] + 1] += 1
                 n_uses += 1
-        self.users, self.user_ports = zero_integers(n_uses), zero_integers(n_uses)
-        self.user_outputs = zero_integers(n_uses)
+        self.use_consumers, self.use_ports = zero_integers(n_uses), zero_integers(n_uses)
+        self.use_outputs = zero_integers(n_uses)
         for i in range(n):
             self.use_starts[i + 1] += self.use_starts[i]
         next_positions = array("i", self.use_starts)
@@ -96,8 +97,8 @@ cdef class Edges:
                 if self.sources[j] != NONE:
                     k = next_positions[self.sources[j]]
                     next_positions[self.sources[j]] += 1
-                    self.users[k], self.user_ports[k] = i, self.ports[j]
-                    self.user_outputs[k] = self.outputs[j]
+                    self.use_consumers[k], self.use_ports[k] = i, self.ports[j]
+                    self.use_outputs[k] = self.outputs[j]
 
     def __getitem__(self, int32_t vertex):
         """Return the edges to a vertex: tuples of source, output of the source, and port."""
@@ -124,9 +125,9 @@ cdef class Edges:
             v = order[position]
             position += 1
             for j in range(self.use_starts[v], self.use_starts[v + 1]):
-                n_pending[self.users[j]] -= 1
-                if n_pending[self.users[j]] == 0:
-                    order[count] = self.users[j]
+                n_pending[self.use_consumers[j]] -= 1
+                if n_pending[self.use_consumers[j]] == 0:
+                    order[count] = self.use_consumers[j]
                     count += 1
         for v in range(self.n):
             if n_pending[v] > 0:
@@ -142,17 +143,17 @@ cdef class Edges:
             value = mix(value, self.hash_end(hashes, self.sources[j], self.outputs[j], self.ports[j]))
         return value
 
-    cdef uint64_t hash_users(self, const uint64_t[::1] hashes, int32_t v) noexcept nogil:
-        """Return a hash of a vertex and its consumers, in any order."""
+    cdef uint64_t hash_consumers(self, const uint64_t[::1] hashes, int32_t v) noexcept nogil:
+        """Return a hash of a vertex and its consumers, which does not depend on their order."""
         cdef uint64_t total = 0
         cdef int32_t j
         for j in range(self.use_starts[v], self.use_starts[v + 1]):
-            total += self.hash_user(hashes, j)
+            total += self.hash_use(hashes, j)
         return mix(hashes[v], total) if total else hashes[v]
 
-    cdef inline uint64_t hash_user(self, const uint64_t[::1] hashes, int32_t j) noexcept nogil:
-        """Return a hash of edge j to a consumer, where j is a position in `users`."""
-        return self.hash_end(hashes, self.users[j], self.user_outputs[j], self.user_ports[j])
+    cdef inline uint64_t hash_use(self, const uint64_t[::1] hashes, int32_t j) noexcept nogil:
+        """Return a hash of edge j to a consumer, where j is a position in `use_consumers`."""
+        return self.hash_end(hashes, self.use_consumers[j], self.use_outputs[j], self.use_ports[j])
 
     cdef inline uint64_t hash_end(
         self, const uint64_t[::1] hashes, int32_t vertex, int32_t output, int32_t port
@@ -434,7 +435,7 @@ cdef class Matching:
                 if self.old.sources[j] != NONE:
                     self.push_once(self.old.sources[j], is_pushed)
             for j in range(self.old.use_starts[v], self.old.use_starts[v + 1]):
-                self.push_once(self.old.users[j], is_pushed)
+                self.push_once(self.old.use_consumers[j], is_pushed)
         return self.spread_stack(old_hashes, new_hashes)
 
     cdef int push_once(self, int32_t old, bytearray is_pushed) except -1:
@@ -483,7 +484,7 @@ cdef class Matching:
         cdef int32_t j, old_start = self.old.use_starts[old], old_end = self.old.use_starts[old + 1]
         cdef int32_t new_start = self.new.use_starts[new], new_end = self.new.use_starts[new + 1]
         cdef Py_ssize_t i = 0, count = 0, group_end, n_pairs = 0
-        while old_start < old_end and self.new_indexes[self.old.users[old_start]] != NONE:
+        while old_start < old_end and self.new_indexes[self.old.use_consumers[old_start]] != NONE:
             old_start += 1
         if old_start == old_end or new_start == new_end:
             return 0
@@ -494,19 +495,21 @@ cdef class Matching:
                 raise MemoryError
             # `vertex` of these entries is the index of an edge.
             for j in range(old_start, old_end):
-                if self.new_indexes[self.old.users[j]] == NONE:
-                    entries[count] = Entry(self.old.hash_user(old_hashes, j), 0, j)
+                if self.new_indexes[self.old.use_consumers[j]] == NONE:
+                    entries[count] = Entry(self.old.hash_use(old_hashes, j), 0, j)
                     count += 1
             for j in range(new_start, new_end):
-                if self.old_indexes[self.new.users[j]] == NONE:
-                    entries[count] = Entry(self.new.hash_user(new_hashes, j), 1, j)
+                if self.old_indexes[self.new.use_consumers[j]] == NONE:
+                    entries[count] = Entry(self.new.hash_use(new_hashes, j), 1, j)
                     count += 1
             qsort(entries, count, sizeof(Entry), compare_entries)
             while i < count:
                 group_end = end_of_group(entries, i, count)
                 if group_end - i == 2 and entries[i].side == 0 and entries[i + 1].side == 1:
                     pairs[n_pairs] = Pair(
-                        entries[i].vertex, self.old.users[entries[i].vertex], self.new.users[entries[i + 1].vertex]
+                        entries[i].vertex,
+                        self.old.use_consumers[entries[i].vertex],
+                        self.new.use_consumers[entries[i + 1].vertex],
                     )
                     n_pairs += 1
                 i = group_end
@@ -590,10 +593,11 @@ cdef class Matching:
 
         An edge between the old vertex and a neighbour supports each vertex of `new` that has an edge with the same port
         and output to or from the match of the neighbour.
-        A source with more than MAX_VOTES consumers is skipped, because it would count equally for all of them.
+        A source whose match has more than MAX_VOTES consumers is skipped, because it would count equally for all of
+        them.
         """
         cdef dict votes = {}
-        cdef int64_t count = MAX_VOTES  # an upper bound of the number of examined edges
+        cdef int64_t count = MAX_VOTES  # an estimate of the number of examined edges
         cdef int32_t j, k, neighbour, end = min(self.old.starts[vertex + 1], self.old.starts[vertex] + MAX_VOTES)
         for j in range(self.old.starts[vertex], end):
             neighbour = self.new_indexes[self.old.sources[j]] if self.old.sources[j] != NONE else NONE
@@ -601,15 +605,15 @@ cdef class Matching:
                 continue
             count += self.new.use_starts[neighbour + 1] - self.new.use_starts[neighbour]
             for k in range(self.new.use_starts[neighbour], self.new.use_starts[neighbour + 1]):
-                if self.old.ports[j] == self.new.user_ports[k] and self.old.outputs[j] == self.new.user_outputs[k]:
-                    votes[self.new.users[k]] = votes.get(self.new.users[k], 0) + 1
+                if self.old.ports[j] == self.new.use_ports[k] and self.old.outputs[j] == self.new.use_outputs[k]:
+                    votes[self.new.use_consumers[k]] = votes.get(self.new.use_consumers[k], 0) + 1
         self.remaining_votes -= count
         end = min(self.old.use_starts[vertex + 1], self.old.use_starts[vertex] + MAX_VOTES)
         for j in range(self.old.use_starts[vertex], end):
-            neighbour = self.new_indexes[self.old.users[j]]
+            neighbour = self.new_indexes[self.old.use_consumers[j]]
             if neighbour != NONE:
-                k = self.find_new_edge(neighbour, self.old.user_ports[j])
-                if k >= 0 and self.new.sources[k] != NONE and self.old.user_outputs[j] == self.new.outputs[k]:
+                k = self.find_new_edge(neighbour, self.old.use_ports[j])
+                if k >= 0 and self.new.sources[k] != NONE and self.old.use_outputs[j] == self.new.outputs[k]:
                     votes[self.new.sources[k]] = votes.get(self.new.sources[k], 0) + 1
         return votes
 
@@ -708,7 +712,7 @@ cdef object hash_down(Edges edges, object labels):
     cdef int32_t[::1] order = edges.sort_vertices()
     cdef int32_t i
     for i in range(edges.n - 1, -1, -1):
-        view[order[i]] = edges.hash_users(view, order[i])
+        view[order[i]] = edges.hash_consumers(view, order[i])
     return hashes
 
 
@@ -726,7 +730,7 @@ cdef object hash_near(Edges edges, const uint64_t[::1] vertex_hashes):
     cdef uint64_t[::1] view = (hashes := zero_hashes(edges.n))
     cdef int32_t v
     for v in range(edges.n):
-        view[v] = mix(edges.hash_sources(vertex_hashes, v), edges.hash_users(vertex_hashes, v))
+        view[v] = mix(edges.hash_sources(vertex_hashes, v), edges.hash_consumers(vertex_hashes, v))
     return hashes
 
 

@@ -123,7 +123,7 @@ cdef void release_schema(ArrowSchema* self) noexcept nogil:
 
 
 cdef const char* format_of(Type type, bint is_copied) noexcept nogil:
-    """Return Arrow's format string of a type. is_copied: whether strings have offsets and text."""
+    """Return Arrow's format string of a type. is_copied: as in Block."""
     if type == STRING:
         return UTF8 if is_copied else UTF8_VIEW
     return INT64_FORMAT if type == INT64 else INT32_FORMAT if type == INT32 else FLOAT_FORMAT

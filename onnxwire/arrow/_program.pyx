@@ -89,7 +89,7 @@ cdef class Program:
         self.make_plans(spec)
 
     cdef int make_plans(self, spec) except -1:
-        """Make the plan of each table, the fields that the walk follows; repeat until no flag changes."""
+        """Make the plan of each table: the fields that the walk follows. Repeats until no flag changes."""
         cdef Table* tables = self.owner.tables
         cdef Field* field
         cdef Plan* plan

@@ -45,8 +45,8 @@ def inference_session(
     are not read: onnxruntime receives their locations and maps them. Other initializers of this size that the main
     graph reads are passed as arrays, which onnxruntime copies, except strings and sub-byte and complex types. All other
     parts of the model are encoded. Afterwards the model may be closed, but the files must not change.
-    Raises the errors of onnxruntime, FieldTypeError for an object that is not a ModelProto of onnxwire, and TensorError
-    for inconsistent tensors and for a model whose encoded parts are too large for protobuf.
+    Raises the errors of onnxruntime, FieldTypeError for an object that is not a ModelProto of onnxwire, the errors of
+    `TensorProto.numpy` for tensors, and TensorError for a model whose encoded parts are too large for protobuf.
     """
     import onnxruntime
 

@@ -53,8 +53,9 @@ def sql(
     package). The tables are those of `to_arrow`, or those of the catalog. Tables of `to_arrow` whose names occur in the
     query are made by this call, others when the query reads them. query: SQL in DuckDB's dialect, which may also write
     files. type: the class of the root message, if the source is loaded. read_only: for untrusted queries: the query
-    must be one statement that reads the tables of one model; it may not use files, the network or extensions, change
-    settings, or use more than 1 GiB of memory. The time of a query and the size of its result are not limited.
+    must be one statement that reads the tables of one model; it may not use files, the network or extensions, or
+    change settings. DuckDB uses at most 1 GiB for its data. The time of a query and the size of its result are not
+    limited.
     storage_options: as for `load`, for addresses.
     Returns DuckDB's relation, which prints as a table and has `fetchall()`, `pl()`, `df()`, `to_arrow_table()`, and the
     Arrow PyCapsule interface; None for a statement without a result. The result is computed when it is read.

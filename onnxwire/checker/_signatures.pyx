@@ -2,7 +2,7 @@
 """Compares nodes with the signatures of their operators, in one pass over the columns in the order of the nodes.
 
 Types are numbers; 0 is an unknown type. The pass sets the types of outputs that share a type variable with an input or
-allow only one type, so that later nodes know them. In an unsorted graph, an input stays unknown if its
+allow only one type, so that later nodes know them. In an unsorted graph, the type of an input stays unknown if its
 producer comes later.
 """
 from cython cimport critical_section
@@ -17,8 +17,8 @@ cdef enum:
     MAX_VARIABLES = 64       # maximum number of an operator's type variables, and of its attributes
 
     # Faults of a node; `signatures.py` has the same numbers for all faults.
-    TOO_FEW_OR_MANY_INPUTS = 1
-    TOO_FEW_OR_MANY_OUTPUTS = 2
+    INPUT_COUNT = 1          # the number of inputs is not allowed
+    OUTPUT_COUNT = 2         # the number of outputs is not allowed
     LACKS_ATTRIBUTE = 4
     # Faults of an input or output.
     OMITTED = 1
@@ -153,7 +153,7 @@ def check_signatures(
 
     signature_of_node: the signature of each node, below 0 for none. signatures, parameters, attributes,
     disallowed_counts, type_sets: tables, each with one unused row at the end. definitions: see `Scopes`. declared: for
-    each attribute without a type, the type of the parameter that it refers to, or 0; an empty column if all are 0.
+    each attribute, the type of the default to which it refers if it has no type of its own, else 0; or empty.
     types: the known type of each definition, node outputs first. node_faults, input_faults, output_faults,
     attribute_faults: the columns of faults, one for each row of NodeProto, NodeProto.input, NodeProto.output and
     AttributeProto. Raises ValueError for columns of wrong lengths.
@@ -203,12 +203,12 @@ def check_signatures(
                 &tables, signature.disallowed, signature.n_inputs_disallowed,
                 signature.min_inputs, signature.max_inputs, input_runs[node].n,
             ):
-                node_faults[node] |= TOO_FEW_OR_MANY_INPUTS
+                node_faults[node] |= INPUT_COUNT
             if not allows(
                 &tables, signature.disallowed + signature.n_inputs_disallowed, signature.n_outputs_disallowed,
                 signature.min_outputs, signature.max_outputs, output_runs[node].n,
             ):
-                node_faults[node] |= TOO_FEW_OR_MANY_OUTPUTS
+                node_faults[node] |= OUTPUT_COUNT
             node_faults[node] |= check_attributes(
                 &tables, signature, &facts.texts, attribute_runs[node], names, kinds, declared_kinds, wrong_attributes
             )
@@ -219,7 +219,7 @@ def check_signatures(
                 if i < signature.n_inputs:
                     parameter = &tables.parameters[signature.inputs + i]
                 elif signature.max_inputs >= 0:
-                    break  # too many inputs, a fault that is already recorded
+                    break  # the node has too many inputs, a fault that is already recorded
                 if input_list.value[element] == 0:
                     if parameter.option == SINGLE:
                         wrong_inputs[element] |= OMITTED

@@ -341,7 +341,7 @@ def test_help_lists_every_command_in_one_line_and_the_exit_statuses() -> None:
 
 
 @pytest.mark.parametrize("command", SUMMARIES)
-def test_every_command_has_examples_and_one_line_for_a_wrong_option(command: str) -> None:
+def test_every_command_has_examples_and_reports_a_wrong_option_in_one_line(command: str) -> None:
     result = run(command, "--help")
     assert result.returncode == 0
     assert f"usage: onnxwire {command}" in result.stdout and "examples:" in result.stdout

@@ -67,7 +67,7 @@ def test_the_renamed_model_computes_the_same_values(rename_in_model):
 
 
 def test_two_values_swap_their_names(rename_in_model):
-    # The expected model is made by way of a third name.
+    # The expected model is made with the temporary name "#".
     assert rename_in_model(nested_model(), "h", "y", "y", "h") == replace_names(
         nested_model(), h="#", y="h", **{"#": "y"}
     )
@@ -77,7 +77,7 @@ def test_a_value_of_a_subgraph_is_renamed_there(rename_in_model):
     assert rename_in_model(nested_model(), "Add_out", "new") == replace_names(nested_model(), Add_out="new")
 
 
-def test_a_value_of_functions_is_renamed_in_each(rename_in_model):
+def test_a_value_of_several_functions_is_renamed_in_each_of_them(rename_in_model):
     assert rename_in_model(nested_model(), "a", "new") == replace_names(nested_model(), a="new")
 
 

@@ -104,7 +104,7 @@ SEQUENCE_EDITS = snippets(
 @pytest.mark.parametrize("is_parsed", [False, True], ids=["built", "parsed"])
 @pytest.mark.parametrize("edit", SEQUENCE_EDITS)
 @pytest.mark.parametrize("name", ["GraphProto.node", "NodeProto.input", "TensorProto.dims"])
-def test_iterating_a_sequence_that_changes_continues_by_index(name, edit, is_parsed):
+def test_iterating_a_sequence_that_changes_has_the_official_result(name, edit, is_parsed):
     cls, field = name.split(".")
 
     def body(api):

@@ -107,6 +107,7 @@ def test_more_numbers_than_are_formatted_at_once_are_all_printed(format):
 @example(texts=[bytes([byte]) for byte in range(256)])
 @example(texts=["".join(map(chr, range(0x250)))])
 @example(texts=["\u2028\U0010ffff\ud7ff\ue000", "a" * 100])
+# Invalid UTF-8: truncated characters, a surrogate, an overlong NUL and the byte 0xff; and valid characters.
 @example(texts=[b"\xf0\x9f\x98A", b"\xed\xa0\x80", b"\xc0\x80", b"a\xff\xe2\x82", "\u0800\U0010ffff"])
 def test_strings_and_bytes_have_the_official_format(format, texts):
     numbers = [field_number(EVERYTHING.ours, name) for name in ("many_string", "many_bytes", "one_string", "one_bytes")]

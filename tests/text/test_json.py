@@ -67,7 +67,7 @@ def test_keys_are_the_official_json_names(name):
 
 
 @pytest.mark.parametrize("indent", [None, 0, 1, 2, 7])
-def test_indent_has_the_effect_of_the_official_runtime(indent):
+def test_indent_has_the_same_effect_as_in_the_official_runtime(indent):
     holder = wire.len_record(1, b"") + wire.len_record(2, b"") * 2  # three empty messages
     for name, encoded in (("onnx.ModelProto", DIGITS.read_bytes()), ("onnx.ModelProto", b""), ("test.Holder", holder)):
         our_class, official_class = PAIRS[name]
