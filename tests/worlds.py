@@ -123,7 +123,7 @@ def text(value):
 
 
 def edit_nested(value):
-    """Set the first singular string or int64 field of a message, and of each message in it."""
+    """Set the first singular string or int64 field outside of oneofs, in a message and in each message in it."""
     field_values = [field_value for field, field_value in value.ListFields() if field.message_type is not None]
     for field in value.DESCRIPTOR.fields:
         if (
@@ -149,7 +149,11 @@ def read(value):
 
 
 def read_all(value):
-    """Return the content of a message as plain objects, with the defaults of absent fields."""
+    """Return the content of a message as plain objects, and what its fields and oneofs report.
+
+    After the content, by field number: the value or default of a field that is not a message, and the presence of a
+    singular field; then the present member of each oneof.
+    """
     content = [wire.as_comparable(value)]
     for field in sorted(value.DESCRIPTOR.fields, key=lambda field: field.number):
         if field.message_type is None:
