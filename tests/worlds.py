@@ -149,10 +149,11 @@ def read(value):
 
 
 def read_all(value):
-    """Return the content of a message as plain objects, and what its fields and oneofs report.
+    """Return a list: the content of a message as plain objects, then values and presence of its fields, then its
+    oneofs.
 
-    After the content, by field number: the value or default of a field that is not a message, and the presence of a
-    singular field; then the present member of each oneof.
+    The fields are in order of their numbers: the value or default of each field without messages, and the presence of
+    each singular field. For a oneof the list has the name of its present member, or None.
     """
     content = [wire.as_comparable(value)]
     for field in sorted(value.DESCRIPTOR.fields, key=lambda field: field.number):
