@@ -68,7 +68,8 @@ cdef struct Sheet:
 #
 # parents, row, at: the message that gets a new child or element, and the position of the scan in it. The capacity is
 # an estimate of the final number and 1/8 more, but at least 1.5 times the old capacity. If half of the parents have
-# been scanned, the estimate is twice the present number; it is at most MAX_GROWTH times that number. So arrays are rarely copied; memory that is not written is not resident.
+# been scanned, the estimate is twice the present number; it is at most MAX_GROWTH times that number. So arrays are
+# rarely copied; memory that is not written is not resident.
 cdef int32_t next_capacity(int32_t capacity, const Sheet* parents, int32_t row, const uint8_t* at) noexcept nogil
 # Increase the capacity of a sheet. Return -1 if capacity is -1, or if memory is exhausted.
 cdef int widen_sheet(Sheet* sheet, int32_t capacity) noexcept nogil
