@@ -35,8 +35,8 @@ DIFFERENCES = {
     " refer to such parts, one of them may not have the merged content. onnxwire merges into the part. If merged bytes"
     " set two members of a oneof, the official runtime changes the first member if a variable refers to it; onnxwire"
     " merges only the final state. Programs exclude these variables.",
-    "form": "Unchanged bytes are written as they were read; `sizes` compares the deterministic encoding with the"
-    " official one, and checks that the plain encoding decodes to the same message.",
+    "form": "Unchanged bytes are written as they were read; `check_encodings` compares the deterministic encoding with"
+    " the official one, and checks that the plain encoding decodes to the same message.",
     "slices": "`del x[::2]` may crash the official runtime. For it, `delete_slice` deletes the elements one by one.",
     "pop": "`x.pop(n)` with an index out of range is an error; the official runtime removes the last element. Programs"
     " do not do this.",
@@ -107,7 +107,7 @@ def collect():
     gc.collect()
 
 
-def order(value):
+def sort_key(value):
     """Return a sort key. Strings that are not valid UTF-8 have equal keys in both worlds."""
     return wire.as_comparable(value)
 
@@ -168,7 +168,8 @@ class World:
     """The namespace of a program: functions, and the values of its variables.
 
     is_ours: whether the messages are onnxwire's. is_bounded: whether several threads run lines many times. Then
-    `copy_source` rejects large messages, and `sizes` ignores differences, since another thread may edit the message.
+    `copy_source` rejects large messages, and `check_encodings` ignores differences, since another thread may edit the
+    message.
     """
 
     def __init__(self, is_ours: bool, is_bounded: bool = False):
@@ -179,7 +180,7 @@ class World:
             call_before_each,
             collect,
             text,
-            order,
+            sort_key,
             edit_nested,
             bytes_of,
             numbers_of,
@@ -187,8 +188,8 @@ class World:
             read_all,
             edit_on_collection,
         ]
-        functions += [self.load, self.close, self.peek, self.sizes, self.window, self.array, self.pickle_round_trip]
-        functions += [self.copy_source, self.undo_on_error, self.delete_slice, self.clear_field]
+        functions += [self.load, self.close, self.peek, self.check_encodings, self.window, self.array]
+        functions += [self.pickle_round_trip, self.copy_source, self.undo_on_error, self.delete_slice, self.clear_field]
         self.names = {function.__name__: function for function in functions}
         self.names |= {
             "M": wire.class_namespaces()[0 if is_ours else 1],
@@ -245,10 +246,10 @@ class World:
             except onnxwire.Error:
                 pass
 
-    def sizes(self, value):
-        """Return the length of the deterministic encoding.
+    def check_encodings(self, value):
+        """Check that ByteSize is the length of the plain encoding, and that both encodings have the same content.
 
-        Check that ByteSize is the length of the plain encoding, and that both encodings have the same content.
+        Returns the length of the deterministic encoding.
         """
         if self.is_ours:
             for _ in range(3):  # a Trap may edit the message between the calls
