@@ -167,13 +167,13 @@ def read_all(value):
 class World:
     """The namespace of a program: functions, and the values of its variables.
 
-    is_ours: whether the messages are onnxwire's. is_bounded: whether several threads run lines many times. Then
+    is_ours: whether the messages are onnxwire's. is_concurrent: whether several threads run lines many times. Then
     `copy_source` rejects large messages, and `check_encodings` ignores differences, since another thread may edit the
     message.
     """
 
-    def __init__(self, is_ours: bool, is_bounded: bool = False):
-        self.is_ours, self.is_bounded = is_ours, is_bounded
+    def __init__(self, is_ours: bool, is_concurrent: bool = False):
+        self.is_ours, self.is_concurrent = is_ours, is_concurrent
         functions = [
             values_then_fail,
             fail,
@@ -258,8 +258,8 @@ class World:
                 if size == len(data) and official_bytes == encoding:
                     break
             else:
-                assert self.is_bounded or size == len(data), f"ByteSize() is {size}, of {len(data)} bytes"
-                assert self.is_bounded or official_bytes == encoding, "the two forms of its encoding differ"
+                assert self.is_concurrent or size == len(data), f"ByteSize() is {size}, of {len(data)} bytes"
+                assert self.is_concurrent or official_bytes == encoding, "the two forms of its encoding differ"
         return len(bytes_of(value))
 
     def window(self, numbers):
@@ -281,7 +281,7 @@ class World:
 
         The official runtime cannot copy a message into a part of itself (see `aliases` of DIFFERENCES).
         """
-        if self.is_bounded and _copy_size(source) > 100:
+        if self.is_concurrent and _copy_size(source) > 100:
             raise PlannedError
         if self.is_ours or source is target:
             return source
@@ -338,7 +338,7 @@ class World:
 
     def copy(self):
         """Return a world with the same objects and its own variables."""
-        world = World(self.is_ours, is_bounded=True)
+        world = World(self.is_ours, is_concurrent=True)
         world.names |= {name: self.names[name] for name in self.variable_names()}
         return world
 
