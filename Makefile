@@ -6,7 +6,7 @@ CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
-# Without --no-compile, pip compiles all 13,000 modules of the packages, of which the tests import only a part.
+# Without --no-compile, pip compiles all modules of the packages, of which the tests import only a part.
 EDITABLE := $(PIP) install --no-compile --no-build-isolation -e
 # Without bytecode files, each process that a test starts would compile the modules again.
 unexport PYTHONDONTWRITEBYTECODE

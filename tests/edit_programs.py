@@ -443,8 +443,8 @@ class ProgramGenerator:
         can_merge = bool(candidates) and self.is_small(variable)
         action = self.draw_weighted(
             (2, "Clear"), (4 * can_merge, "CopyFrom"), (4 * can_merge, "MergeFrom"), (2, "MergeFromString"),
-            (1, "ParseFromString"), (2, "deepcopy"), (1, "pickle"), (2, "SetInParent"), (1, "Discard"), (2, "sizes"),
-            (1, "edit_nested"), (3, "compare"), (2, "read"), (1, "text"),
+            (1, "ParseFromString"), (2, "deepcopy"), (1, "pickle"), (2, "SetInParent"), (1, "Discard"),
+            (2, "check_encodings"), (1, "edit_nested"), (3, "compare"), (2, "read"), (1, "text"),
             (2 if variable.type.oneofs else 0, "WhichOneof"),
         )  # fmt: skip
         if action in ("CopyFrom", "MergeFrom"):
@@ -606,7 +606,7 @@ class ProgramGenerator:
 
     def draw_sort_line(self, variable) -> str:
         """Draw a line that sorts a sequence by a key, which may fail or edit messages."""
-        key = "bytes_of" if variable.kind == "messages" else self.rng.choice(["order", "str"])
+        key = "bytes_of" if variable.kind == "messages" else self.rng.choice(["sort_key", "str"])
         if self.rng.random() < 0.2:
             key = "fail"
         elif not self.is_lockstep and self.rng.random() < 0.3:

@@ -118,7 +118,8 @@ def run_lockstep(source, leader, trace):
             and isinstance(our_world.names[name], onnxwire.Message)
         ):
             compare(f"read_all({name})", *(world.run(f"read_all({name})") for world in (our_world, official)))
-            compare(f"sizes({name})", *(world.run(f"sizes({name})") for world in (our_world, official)))
+            line = f"check_encodings({name})"
+            compare(line, *(world.run(line) for world in (our_world, official)))
     return our_world
 
 
@@ -189,7 +190,7 @@ def run_alone(source, leader, trace) -> None:
     gc.disable()
     for name in leader.variable_names():
         if isinstance(leader.names[name], onnxwire.Message):
-            check_own_result(f"sizes({name})", leader.run(f"sizes({name})"))
+            check_own_result(f"check_encodings({name})", leader.run(f"check_encodings({name})"))
         leader.run(f"peek({name})")
 
 

@@ -1,5 +1,5 @@
-"""Opening a model costs the same for any size of its weights, and an edit about the same for any size of the model.
-Other costs grow in proportion to the number of bytes or elements.
+"""The cost of opening a model is about the same for any size of its weights, and that of an edit for any size of the
+model. Other costs grow in proportion to the number of bytes or elements.
 
 Costs are measured in page faults, in bytes of system calls and in instructions (valgrind), never in seconds.
 """

@@ -35,8 +35,8 @@ DIFFERENCES = {
     " refer to such parts, one of them may not have the merged content. onnxwire merges into the part. If merged bytes"
     " set two members of a oneof, the official runtime changes the first member if a variable refers to it; onnxwire"
     " merges only the final state. Programs exclude these variables.",
-    "form": "Unchanged bytes are written as they were read; `sizes` compares the deterministic encoding with the"
-    " official one, and checks that the plain encoding decodes to the same message.",
+    "form": "Unchanged bytes are written as they were read; `check_encodings` compares the deterministic encoding with"
+    " the official one, and checks that the plain encoding decodes to the same message.",
     "slices": "`del x[::2]` may crash the official runtime. For it, `delete_slice` deletes the elements one by one.",
     "pop": "`x.pop(n)` with an index out of range is an error; the official runtime removes the last element. Programs"
     " do not do this.",
@@ -107,7 +107,7 @@ def collect():
     gc.collect()
 
 
-def order(value):
+def sort_key(value):
     """Return a sort key. Strings that are not valid UTF-8 have equal keys in both worlds."""
     return wire.as_comparable(value)
 
@@ -123,7 +123,7 @@ def text(value):
 
 
 def edit_nested(value):
-    """Set the first singular string or int64 field of a message, and of each message in it."""
+    """Set the first singular string or int64 field outside of oneofs, in a message and in each message in it."""
     field_values = [field_value for field, field_value in value.ListFields() if field.message_type is not None]
     for field in value.DESCRIPTOR.fields:
         if (
@@ -149,7 +149,12 @@ def read(value):
 
 
 def read_all(value):
-    """Return the content of a message as plain objects, with the defaults of absent fields."""
+    """Return a list: the content of a message as plain objects, then values and presence of its fields, then its
+    oneofs.
+
+    The fields are in order of their numbers: the value or default of each field without messages, and the presence of
+    each singular field. For a oneof the list has the name of its present member, or None.
+    """
     content = [wire.as_comparable(value)]
     for field in sorted(value.DESCRIPTOR.fields, key=lambda field: field.number):
         if field.message_type is None:
@@ -162,19 +167,20 @@ def read_all(value):
 class World:
     """The namespace of a program: functions, and the values of its variables.
 
-    is_ours: whether the messages are onnxwire's. is_bounded: whether several threads run lines many times. Then
-    `copy_source` rejects large messages, and `sizes` ignores differences, since another thread may edit the message.
+    is_ours: whether the messages are onnxwire's. is_concurrent: whether several threads run lines many times. Then
+    `copy_source` rejects large messages, and `check_encodings` ignores differences, since another thread may edit the
+    message.
     """
 
-    def __init__(self, is_ours: bool, is_bounded: bool = False):
-        self.is_ours, self.is_bounded = is_ours, is_bounded
+    def __init__(self, is_ours: bool, is_concurrent: bool = False):
+        self.is_ours, self.is_concurrent = is_ours, is_concurrent
         functions = [
             values_then_fail,
             fail,
             call_before_each,
             collect,
             text,
-            order,
+            sort_key,
             edit_nested,
             bytes_of,
             numbers_of,
@@ -182,8 +188,8 @@ class World:
             read_all,
             edit_on_collection,
         ]
-        functions += [self.load, self.close, self.peek, self.sizes, self.window, self.array, self.pickle_round_trip]
-        functions += [self.copy_source, self.undo_on_error, self.delete_slice, self.clear_field]
+        functions += [self.load, self.close, self.peek, self.check_encodings, self.window, self.array]
+        functions += [self.pickle_round_trip, self.copy_source, self.undo_on_error, self.delete_slice, self.clear_field]
         self.names = {function.__name__: function for function in functions}
         self.names |= {
             "M": wire.class_namespaces()[0 if is_ours else 1],
@@ -240,10 +246,10 @@ class World:
             except onnxwire.Error:
                 pass
 
-    def sizes(self, value):
-        """Return the length of the deterministic encoding.
+    def check_encodings(self, value):
+        """Check that ByteSize is the length of the plain encoding, and that both encodings have the same content.
 
-        Check that ByteSize is the length of the plain encoding, and that both encodings have the same content.
+        Returns the length of the deterministic encoding.
         """
         if self.is_ours:
             for _ in range(3):  # a Trap may edit the message between the calls
@@ -252,8 +258,8 @@ class World:
                 if size == len(data) and official_bytes == encoding:
                     break
             else:
-                assert self.is_bounded or size == len(data), f"ByteSize() is {size}, of {len(data)} bytes"
-                assert self.is_bounded or official_bytes == encoding, "the two forms of its encoding differ"
+                assert self.is_concurrent or size == len(data), f"ByteSize() is {size}, of {len(data)} bytes"
+                assert self.is_concurrent or official_bytes == encoding, "the two forms of its encoding differ"
         return len(bytes_of(value))
 
     def window(self, numbers):
@@ -275,7 +281,7 @@ class World:
 
         The official runtime cannot copy a message into a part of itself (see `aliases` of DIFFERENCES).
         """
-        if self.is_bounded and _copy_size(source) > 100:
+        if self.is_concurrent and _copy_size(source) > 100:
             raise PlannedError
         if self.is_ours or source is target:
             return source
@@ -332,7 +338,7 @@ class World:
 
     def copy(self):
         """Return a world with the same objects and its own variables."""
-        world = World(self.is_ours, is_bounded=True)
+        world = World(self.is_ours, is_concurrent=True)
         world.names |= {name: self.names[name] for name in self.variable_names()}
         return world
 

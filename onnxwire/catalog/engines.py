@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _ATTEMPTS = 3  # number of times that the local engine starts a task, and of retries on a cluster
-_TASKS_PER_SLOT = 2  # maximum number of running and queued tasks per slot
+_MAX_LOAD = 2  # maximum number of running and queued tasks, as a multiple of the capacity
 
 
 class _Executor(NamedTuple):
     """The interface of an engine.
 
-    submit: starts a task, and returns a handle. result: returns the result of a handle when it is complete. slots:
+    submit: starts a task, and returns a handle. result: returns the result of a handle when it is complete. capacity:
     returns the number of tasks that can run at once (processes, threads of dask, CPUs of Ray). lost_errors: the
     exceptions that `result` raises if a worker ended.
     """
 
     submit: Callable[[Task], Any]
     result: Callable[[Any], Result]
-    slots: Callable[[], int]
+    capacity: Callable[[], int]
     lost_errors: tuple[type[BaseException], ...]
 
 
@@ -54,7 +54,7 @@ def run_tasks(
     remaining_tasks = iter(tasks)
     with _ENGINES[engine](address, workers) as executor:
         while True:
-            max_in_flight = max(executor.slots(), 1) * _TASKS_PER_SLOT
+            max_in_flight = max(executor.capacity(), 1) * _MAX_LOAD
             while len(in_flight) < max_in_flight and (task := next(remaining_tasks, None)) is not None:
                 in_flight.append((task, executor.submit(task)))
             if not in_flight:

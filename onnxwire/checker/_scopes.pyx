@@ -69,8 +69,8 @@ cdef class Scopes:
     cdef Facts facts
     cdef readonly bytearray uses, output_meanings, value_info_meanings, function_output_meanings
     cdef readonly bytearray node_output_flags, graph_input_flags, initializer_flags, sparse_initializer_flags
-    cdef Py_ssize_t n_uses
-    cdef Py_ssize_t n_described
+    cdef Py_ssize_t n_uses            # number of elements of NodeProto.input
+    cdef Py_ssize_t n_value_infos     # number of rows of ValueInfoProto
     cdef int32_t* producer_of
     cdef int32_t* definition_of
     cdef int32_t* described_outputs
@@ -103,11 +103,11 @@ cdef class Scopes:
         self.sparse_initializer_flags = bytearray(facts.sheet("SparseTensorProto").n)
         self.function_output_meanings = bytearray(facts.list_of("FunctionProto", "output").n)
         self.n_uses = input_list.n
-        self.n_described = facts.sheet("ValueInfoProto").n
+        self.n_value_infos = facts.sheet("ValueInfoProto").n
         if self.defined_count() > 0x7FFFFFFF:
             raise MemoryError("the document has more than 2**31 - 1 values")
         self.first_value = facts.list_of("NodeProto", "output").n
-        self.first_tensor = self.first_value + <int32_t>self.n_described
+        self.first_tensor = self.first_value + <int32_t>self.n_value_infos
         self.n_graphs = <int32_t>facts.sheet("GraphProto").n
         self.graph_inputs = self.named_field("input", "ValueInfoProto")
         self.graph_initializers = self.named_field("initializer", "TensorProto")
@@ -122,7 +122,7 @@ cdef class Scopes:
         self.output_list = facts.list_of("NodeProto", "output")
         self.producer_of = <int32_t*>calloc(input_list.n + 1, 4)
         self.definition_of = <int32_t*>calloc(input_list.n + 1, 4)
-        self.described_outputs = <int32_t*>calloc(self.n_described + 1, 4)
+        self.described_outputs = <int32_t*>calloc(self.n_value_infos + 1, 4)
         self.scope_of = <int32_t*>calloc(input_list.n + 1, 4)
         if (
             self.producer_of == NULL or self.definition_of == NULL or self.described_outputs == NULL
@@ -131,7 +131,7 @@ cdef class Scopes:
             raise MemoryError
         memset(self.producer_of, 0xFF, input_list.n * 4)
         memset(self.definition_of, 0xFF, input_list.n * 4)
-        memset(self.described_outputs, 0xFF, self.n_described * 4)
+        memset(self.described_outputs, 0xFF, self.n_value_infos * 4)
         memset(self.scope_of, 0xFF, input_list.n * 4)
         self.names = Names()
         self.names.reserve(<int32_t>facts.texts.n)
@@ -161,7 +161,7 @@ cdef class Scopes:
     @critical_section
     def described_column(self):
         """Return `described_outputs` as the bytes of int32 numbers."""
-        return self.facts.buffer_of(<size_t>self.described_outputs, self.n_described * 4, self)
+        return self.facts.buffer_of(<size_t>self.described_outputs, self.n_value_infos * 4, self)
 
     cdef NamedField named_field(self, str field, str sheet) except *:
         """Return the columns of a field of GraphProto whose elements are rows of a sheet."""

@@ -52,23 +52,24 @@ cdef struct Sheet:
     uint64_t* length     # number of bytes
     int32_t* parent      # row in the sheet of the parent's type; -1 for the root
     int32_t* index       # index in the repeated field; 0 for a singular field
-    int16_t* edge        # index in `edge_names` of the field that contains the message; -1 for the root
+    int16_t* edge        # index in `Facts.edge_names` of the field that contains the message; -1 for the root
     uint8_t* depth       # number of messages around the message
     uint8_t* flags       # CLASH, MERGED and UNKNOWN
     uint32_t* present    # bit i is set if the field of slot i is present
-    int32_t* part        # index in `parts` of the first further piece, -1 for none; NULL while no row has any
+    int32_t* part        # index in `Facts.parts` of the first further piece, -1 for none; NULL while no row has any
     int32_t n_initialized  # the number of rows whose columns are initialized
     Column* kinds        # indexed by slot
     void** columns       # indexed by slot; NULL until a row has a value
     List* lists          # indexed by slot
     Sheet** child_sheets  # the sheets of message fields, by slot
-    int16_t* edges       # for message fields, the index in `edge_names`, by slot
+    int16_t* edges       # for message fields, the index in `Facts.edge_names`, by slot
 
 # Return a larger capacity for a full sheet or list, or -1 if row numbers are exhausted.
 #
 # parents, row, at: the message that gets a new child or element, and the position of the scan in it. The capacity is
-# an estimate of the final number and 1/8 more; if half of the parents have been scanned, the estimate is twice the
-# present number. So arrays are rarely copied; memory that is not written is not resident.
+# an estimate of the final number and 1/8 more, but at least 1.5 times the old capacity. If half of the parents have
+# been scanned, the estimate is twice the present number; it is at most MAX_GROWTH times that number. So arrays are
+# rarely copied; memory that is not written is not resident.
 cdef int32_t next_capacity(int32_t capacity, const Sheet* parents, int32_t row, const uint8_t* at) noexcept nogil
 # Increase the capacity of a sheet. Return -1 if capacity is -1, or if memory is exhausted.
 cdef int widen_sheet(Sheet* sheet, int32_t capacity) noexcept nogil

@@ -78,7 +78,7 @@ def test_bytes_of_overlapping_tensors_count_once_as_used(tmp_path):
     assert f"{size - 150:,} of the {size:,} bytes" in problem.message
 
 
-def test_many_overlapping_ranges_are_each_reported_once(tmp_path):
+def test_each_of_many_ranges_that_overlaps_an_earlier_one_is_reported(tmp_path):
     # Comparing all pairs of 20,000 ranges would take minutes.
     path = tmp_path / "m.onnx"
     _write_model(path, *((f"{i % 7}.bin", i, 1000) for i in range(20_000)))
@@ -87,7 +87,7 @@ def test_many_overlapping_ranges_are_each_reported_once(tmp_path):
 
 PROGRAM = b"\x7fELF\x02\x01\x01" + bytes(57)
 FILES_WITH_PROGRAM = {
-    "a program as weights": PROGRAM,
+    "a file that is only a program": PROGRAM,
     "a program before the weights": bytes(16) + PROGRAM + bytes(400),
     "a program after the weights": bytes(360) + PROGRAM,
     "a program between weights, after zeros": bytes(200) + PROGRAM + bytes(200),

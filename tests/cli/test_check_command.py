@@ -64,9 +64,9 @@ def test_a_problem_in_a_pipe_is_a_line_with_file_severity_location_fault_and_rul
     (error,) = onnxwire.check(broken_path, select="error")
     assert lines[0] == f"{broken_path}: error: {error}"
     assert error.path == "graph.node[0].input[0]" and "lost" in lines[0] and f"byte {error.offset}" in lines[0]
-    severities = [line.removeprefix(f"{broken_path}: ").partition(":")[0] for line in lines]
-    assert severities[:2] == ["error", "warning"] and len(severities) == 3
-    assert re.fullmatch(r"\d notes; --select note lists them", severities[2])
+    severities = [line.removeprefix(f"{broken_path}: ").partition(":")[0] for line in lines[:2]]
+    assert severities == ["error", "warning"] and len(lines) == 3
+    assert re.fullmatch(r".*: \d notes; --select note lists them", lines[2])
     assert "\x1b" not in result.stdout.decode()
 
 

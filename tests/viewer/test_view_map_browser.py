@@ -119,7 +119,7 @@ def test_the_map_is_shown_first(digits):
     assert [request for request in digits.requests() if not request.startswith((page_origin, "data:"))] == []
 
 
-def test_the_keyboard_is_sufficient(digits):
+def test_keys_select_open_and_close_boxes(digits):
     digits.press_on_map("ARROW_DOWN")
     digits.wait_for_status("node Shape node_Shape_0")
     digits.open_address("map=graph/2")
