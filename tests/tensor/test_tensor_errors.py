@@ -415,7 +415,7 @@ def test_the_path_of_a_byte_does_not_depend_on_earlier_searches(data, rng):
         assert field_path(document, offset) == field_path(ModelProto.FromString(data)._document, offset)
 
 
-def test_the_path_of_a_byte_a_hundred_messages_deep_is_found_from_the_last_searched_path(monkeypatch):
+def test_the_path_of_a_deeply_nested_byte_is_found_from_the_last_searched_path(monkeypatch):
     from onnxwire.engine import field_path
 
     reads = []

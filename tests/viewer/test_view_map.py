@@ -290,8 +290,8 @@ def test_a_graph_without_nodes_is_empty():
 # Functions that make the nodes of hostile models.
 HOSTILE = {
     "thousands of nested scopes": lambda: chain(["/".join(map(str, range(i, i + 3000))) for i in range(40)]),
-    "nothing but slashes": lambda: chain(["/" * 5000 + str(i) for i in range(300)]),
-    "20,000 scopes of one node": lambda: chain([f"s{i}/t{i}/u{i}/n" for i in range(20_000)]),
+    "names that begin with 5,000 slashes": lambda: chain(["/" * 5000 + str(i) for i in range(300)]),
+    "20,000 nodes in scopes of their own": lambda: chain([f"s{i}/t{i}/u{i}/n" for i in range(20_000)]),
     "names of a megabyte": lambda: chain([f"{i}" + "x" * (1 << 20) for i in range(20)]),
     "5,000 nodes with the same name": lambda: chain(["same"] * 5000),
     "empty nodes": lambda: [onnx.NodeProto()] * 200_000,
@@ -403,7 +403,7 @@ def test_a_drawing_without_crossings_is_found():
 
 
 def test_chains_are_next_to_their_consumers_and_producers():
-    # A long chain; a short chain that joins it near its end, and one that leaves it near its start.
+    # A short chain joins the last node of a long chain, or leaves its first node.
     long_chain = [(i, i + 1) for i in range(9)]
     layout_of_joining = lay_out([(10, 10)] * 12, [*long_chain, (10, 11), (11, 9)])
     assert (
