@@ -90,6 +90,7 @@ _fixed64 = st.binary(min_size=8, max_size=8) | st.sampled_from(
     [struct.pack("<d", x) for x in (0.0, -0.0, 1.5, float("-inf"), float("nan"))]
 )
 _texts = st.text(max_size=4).map(str.encode) | st.sampled_from([b"", b"name", b"x" * 200, "ä€𝄞".encode()])
+# The samples are not UTF-8: a single byte, a surrogate, an overlong NUL, and a number above U+10FFFF.
 _any_bytes = st.binary(max_size=5) | st.sampled_from([b"\xff", b"ok\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
 
 

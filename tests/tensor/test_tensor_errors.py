@@ -267,9 +267,9 @@ def test_the_error_has_the_path_of_the_tensor(tmp_path):
 
 
 def call_array_methods(tensor):
-    """Call the methods and properties of a tensor that concern its elements. They may raise only onnxwire.Error, and
-    errors of indices and DLPack.
+    """Call the methods and properties of a tensor that concern its elements.
 
+    They may raise only onnxwire.Error, IndexError, and, for DLPack, BufferError.
     Returns the result or onnxwire.Error of each call in `calls`, and None for an IndexError.
     """
     calls = [

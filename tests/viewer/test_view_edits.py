@@ -199,7 +199,7 @@ def test_an_upload_is_copied_into_the_saved_model(edits, tmp_path, monkeypatch):
 
 
 def npy(header):
-    """Return the contents of a file that begins with numpy's magic number, version 1.0 and a header."""
+    """Return the contents of an .npy file of version 1.0 with a header and without data."""
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 
 

@@ -107,7 +107,7 @@ def test_scopes_of_exporters_become_groups_but_operators_do_not(names, first_box
     assert len(boxes) == (4 if first_box[0] == "node" else 2)
 
 
-def test_indices_stay_with_the_name_before_them():
+def test_an_index_and_the_name_before_it_are_one_scope():
     queries = queries_of(chain(["m/layers/0/x", "m/layers/0/y", "m/layers/1/x", "m/z"]))
     assert inner_boxes(queries) == [("scope", "layers.0", 2), ("node", "m/layers/1/x", 1), ("node", "m/z", 1)]
 
@@ -126,7 +126,7 @@ def test_metadata_of_pytorch_defines_scopes_if_names_do_not():
     assert sum(box.get("parameters", 0) for box in features) == sum(sizes)
 
 
-def test_equal_blocks_are_one_box_that_opens_one_by_one_or_all():
+def test_equal_blocks_are_one_box_that_opens_as_a_list_or_as_one_block():
     queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=12, width=8).SerializeToString()))
     repeat_box = queries.map("graph")["boxes"][1]
     assert (repeat_box["kind"], repeat_box["label"], repeat_box["times"]) == ("repeat", "layers.0", 12)
