@@ -1,10 +1,10 @@
-"""Build the files of a release, test each in a new environment, and list the files to upload.
+"""Build the files of a release, test the wheels in new environments, and list the files to upload.
 
 Run it by `make release`, or for chosen interpreters:
 
     python tools/release.py --python python3.12 --python python3.13 --tests tests/engine
 
-`make wheels` stops after the tests of the wheels (`--wheels`), for all installed interpreters.
+`make wheels` builds for all installed interpreters, and stops after the tests of the wheels (`--wheels`).
 
 The program builds the source distribution first, and from it a wheel for each interpreter. On Linux, auditwheel sets
 the tag of the oldest C library with which the wheel runs. Each wheel is installed in a new environment, where the tests

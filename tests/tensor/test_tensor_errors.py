@@ -434,7 +434,7 @@ def test_the_path_of_a_deeply_nested_byte_is_found_from_the_last_searched_path(m
             tensor.numpy()
         assert error_info.value.path.startswith("graph.node[0].attribute[0].g.node[0]")
         assert error_info.value.path.endswith(f".g.initializer[{i}]") and "more)" in error_info.value.path
-    # The innermost graph is in 120 messages: 40 nodes, 40 attributes and 40 graphs.
+    # The innermost graph is in the model and 120 further messages: 40 nodes, 40 attributes and 40 graphs.
     assert len(reads) < 4 * (len(tensors) + 120)
 
 
