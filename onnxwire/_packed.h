@@ -6,8 +6,8 @@
  * processor's features:
  *
  *   level 0  scalar, any processor
- *   level 1  128-bit masks (SSE2 is part of x86-64, NEON of aarch64), top bits removed by shifts
- *   level 2  256-bit masks and pext (AVX2 and BMI2)
+ *   level 1  masks from 128-bit vectors (SSE2 is part of x86-64, NEON of aarch64), top bits removed by shifts
+ *   level 2  masks from 256-bit vectors, top bits removed by pext (AVX2 and BMI2)
  *
  * Guarantee of every function with a parameter `end`: it reads no byte at or after `end`, and writes at most `capacity`
  * numbers.

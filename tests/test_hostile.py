@@ -25,7 +25,10 @@ _PAIR_STEP = 18 if IS_LONG else 72
 
 
 def faults_of(size: int, pairs: dict[str, list[str]], base_bytes: int = 16 * MIB, kind: str = "model") -> list[str]:
-    """Run `hostile.run_pairs` in a child process with few modules, which forks for each call; return the faults."""
+    """Run `hostile.run_pairs` in a child process with few modules, which forks for each call; return the faults.
+
+    Arguments: those of `run_pairs`.
+    """
     code = "import json, sys; from hostile import run_pairs; print(json.dumps(run_pairs(*json.load(sys.stdin))))"
     result = subprocess.run(
         [sys.executable, "-c", code],

@@ -1,7 +1,8 @@
 """Draw valid and invalid wire bytes for any message descriptor, and compare onnxwire's reader with the official one.
 
 `valid_wire` draws valid bytes, also in unusual forms. `malformed_wire` draws bytes that may have invalid records.
-`damaged_wire` draws bytes of which some were truncated, changed, inserted or deleted. All descriptors are onnxwire's.
+`damaged_wire` draws valid bytes that were then truncated, or of which some were changed, inserted or deleted.
+The arguments `descriptor` and `field` of strategies are onnxwire's.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ _fixed64 = st.binary(min_size=8, max_size=8) | st.sampled_from(
     [struct.pack("<d", x) for x in (0.0, -0.0, 1.5, float("-inf"), float("nan"))]
 )
 _texts = st.text(max_size=4).map(str.encode) | st.sampled_from([b"", b"name", b"x" * 200, "ä€𝄞".encode()])
+# The samples are not UTF-8: a single byte, a surrogate, an overlong NUL, and a number above U+10FFFF.
 _any_bytes = st.binary(max_size=5) | st.sampled_from([b"\xff", b"ok\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
 
 
@@ -554,8 +556,8 @@ def class_namespaces():
 
 
 class Raised:
-    """An error of either runtime. An official error equals an error of onnxwire that has all of its builtin base
-    classes."""
+    """An error of either runtime. An official error equals an error of onnxwire that has all builtin base classes of
+    the official error."""
 
     def __init__(self, error):
         bases = [cls for cls in type(error).__mro__ if cls.__module__.partition(".")[0] not in ("onnxwire", "google")]

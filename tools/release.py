@@ -1,10 +1,10 @@
-"""Build the files of a release, test each in a new environment, and list the files to upload.
+"""Build the files of a release, test the wheels in new environments, and list the files to upload.
 
 Run it by `make release`, or for chosen interpreters:
 
     python tools/release.py --python python3.12 --python python3.13 --tests tests/engine
 
-`make wheels` builds and tests only the wheels (`--wheels`), for all installed interpreters.
+`make wheels` builds for all installed interpreters, and stops after the tests of the wheels (`--wheels`).
 
 The program builds the source distribution first, and from it a wheel for each interpreter. On Linux, auditwheel sets
 the tag of the oldest C library with which the wheel runs. Each wheel is installed in a new environment, where the tests
@@ -39,7 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", help="an interpreter to build for (default: this one); repeatable")
     parser.add_argument("--tests", nargs="*", default=CORE_TESTS, help="the tests of each wheel (default: %(default)s)")
-    parser.add_argument("--wheels", action="store_true", help="build and test the wheels only")
+    parser.add_argument("--wheels", action="store_true", help="stop after the tests of the wheels")
     options = parser.parse_args()
     version = re.search(r'"(.+)"', (REPOSITORY_ROOT / "onnxwire" / "_version.py").read_text()).group(1)
     heading, notes = release_notes(version)

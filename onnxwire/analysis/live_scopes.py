@@ -1,4 +1,4 @@
-"""The names that graphs and functions define and capture, read from message objects.
+"""The names that graphs and functions define, and those that graphs capture, read from message objects.
 
 This module serves edits, and readers of a few graphs. The rules are those of `index/names`.
 """

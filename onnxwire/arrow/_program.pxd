@@ -7,9 +7,9 @@ from onnxwire.engine.table cimport Field, Table, TableOwner
 
 cdef enum:
     MAX_FIELDS = 64          # maximum number of fields of a message type
-    LEADS_TO_ROWS = 1        # flags of a field: messages in the field may contain rows or uses
-    ROW = 2                  # messages in the field are rows
-    USE = 4                  # messages in the field are uses of values: outputs of graphs
+    LEADS_TO_ROWS = 1        # flag of a field: messages in the field may contain rows or uses
+    ROW = 2                  # flag of a field: messages in the field are rows
+    USE = 4                  # flag of a field: messages in the field are uses of values: outputs of graphs
 
 cdef enum Source:            # the source of a column's values; tables.py describes the sources
     SHARED                   # a preceding column fills this one, too
@@ -46,9 +46,9 @@ cdef struct Step:
 cdef struct Plan:
     # The fields of a message type that a walk follows.
     uint32_t n                   # number of fields
-    uint8_t[MAX_FIELDS] slots    # the slots of the fields
-    uint8_t[MAX_FIELDS] flags    # the flags of each slot
-    uint64_t numbers             # the numbers of the fields, as bits; all bits if a number exceeds 63
+    uint8_t[MAX_FIELDS] slots    # the slots of these fields
+    uint8_t[MAX_FIELDS] flags    # by slot: the flags of the field, 0 for a field that the walk does not follow
+    uint64_t numbers             # the numbers of these fields, as bits; all bits if a number exceeds 63
 
 cdef struct Fields:
     # The fields that walks read, in the order of the tuple `_FIELDS`.

@@ -209,7 +209,8 @@ class Dataset:
     def _append_change(self, added_groups: Mapping[str, Group], removed_records: Mapping[str, ModelRecord]) -> None:
         """Append one line to the journal: new groups, whose files exist, and models whose rows become invalid.
 
-        added_groups: the new groups by their ids. removed_records: the models by the texts of their names.
+        added_groups: the new groups by their ids. removed_records: the records of these models, by the texts of their
+            names.
         """
         removals: dict[str, dict[str, Any]] = {}
         for text, record in removed_records.items():
@@ -545,7 +546,7 @@ class Dataset:
                         folder.unlink(file_name(id))
                     sync_folder(folder)
         for id in due_ids:
-            # A file with the time 0 was announced but never added, so its id may be that of a new journal.
+            # An id with the time 0 was announced but never added, so it may be that of a new journal.
             if contents.retired[id] == 0 and self._root.status(_journal_name(id)) is not None:
                 self._root.unlink(_journal_name(id))
             del contents.retired[id]  # the next shortened journal omits the files

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 HEADER = b'{"onnxwire catalog": 1}\n'
 MAX_LINE_BYTES = 1 << 27  # including the newline
-_MAX_LINE_NAMES = 10_000  # maximum number of names in a line of `Contents.encode`
+_MAX_LINE_NAMES = 10_000  # maximum number of names or ids in a line of `Contents.encode`
 _ID_PATTERN = re.compile(r"[0-9a-f]{32}")
 _REMEDY = "restore the journal from a copy, or build the catalog again in an empty folder"
 
@@ -210,7 +210,7 @@ def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 
 
 def refuse(reason: str) -> NoReturn:
-    """Raise ValueError, in an expression."""
+    """Raise ValueError. A function, so that an expression can raise it, too."""
     raise ValueError(reason)
 
 

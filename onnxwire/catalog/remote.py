@@ -158,10 +158,11 @@ class _File(io.RawIOBase):
 
 
 def find_remote_catalog(address: str, options: Mapping[str, Any] | None) -> RemoteCatalog | None:
-    """Open the catalog at an address. Return None if the address is that of a file. Raises SourceError.
+    """Open the catalog at an address. Return None if the address is that of a file.
 
     An address that ends with .onnx is a file; an address that ends with / is a catalog; any other address is a catalog
     if a journal exists below it.
+    Raises SourceError if an address that ends with / has no catalog, and the errors of RemoteCatalog.
     """
     path = address.partition("?")[0]
     if path.lower().endswith(".onnx"):

@@ -48,7 +48,7 @@ cdef class Facts:
     cdef object tables                  # keeps the C tables alive
     cdef dict sheet_numbers             # full name without the package -> index in `sheets`
     cdef list names                     # the names of the sheets
-    cdef list edge_names                # "GraphProto.node"
+    cdef list edge_names                # the edges: fields that contain messages, such as "GraphProto.node"
     cdef list edge_owners               # (index in `sheets`, slot) of each edge
     cdef readonly dict edge_numbers     # indices in `edge_names` by name; must not be changed
     cdef list field_names               # field names of each sheet by slot: "GraphProto.node"

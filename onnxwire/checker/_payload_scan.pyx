@@ -28,7 +28,7 @@ cdef struct Walk:
     const uint8_t* p
     const uint8_t* end
     const Part* part     # the next piece of the message, NULL if none
-    const Part* parts
+    const Part* parts    # the pieces of all messages
     int64_t n_remaining  # number of remaining records of the field
     uint32_t number      # the field number
 
@@ -56,7 +56,7 @@ cdef void start_walk(Facts facts, Sheet* sheet, int32_t row, uint32_t slot, Walk
 
 
 cdef bint next_value(Walk* walk, uint32_t wire, Value* value) noexcept nogil:
-    """Move to the field's next record, packed or of the wire type; return False after the last one."""
+    """Read the value of the field's next record, packed or of the wire type. Return False if there is none."""
     cdef const uint8_t* p
     cdef Record record
     while walk.n_remaining > 0:

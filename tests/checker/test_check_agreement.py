@@ -1,7 +1,4 @@
-"""Tests that `check` rejects models that break rules of the official checker.
-
-docs/check.md lists the differences between the two checkers.
-"""
+"""Tests that `check` rejects models that break rules of the official checker, except as docs/check.md documents."""
 
 import re
 from importlib import import_module

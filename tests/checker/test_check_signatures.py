@@ -212,7 +212,7 @@ def test_without_an_import_nodes_are_of_version_1_up_to_ir_2_and_not_checked_fro
     )  # opset-import-required reports the missing import
 
 
-def test_standalone_nodes_are_not_checked():
+def test_nodes_of_a_graph_without_a_model_are_not_checked():
     graph = onnxwire.GraphProto(name="g", node=[onnxwire.NodeProto(op_type="Xyzzy", output=["y"])])
     assert onnxwire.check(graph, select=SIGNATURE_RULES) == []
 

@@ -54,7 +54,7 @@ def test_an_encoded_command_is_decoded_and_reported(name):
 @each(
     "text", [b"", b"a" * 23, b"/model/layers.12/self_attn/q_proj/MatMul_output_0", b"1.0.0", "é".encode() * 40], ids=str
 )
-def test_ordinary_texts_are_not_programs(text):
+def test_ordinary_texts_are_not_reported(text):
     assert not onnxwire.check(_model(text), untrusted=True, select="security-payload-text")
 
 

@@ -1,4 +1,4 @@
-"""Text of a file can't control the terminal; `meta` prints a value unchanged into a pipe."""
+"""Text of a file can't control the terminal, but `meta` prints a value unchanged into a pipe. Reports fit the width."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_extend_accepts_a_big_array():
 # In the programs, `s` is the sequence, and `v` are the three values of `sample_values`.
 INDEXES = snippets("0; 1; 2; 3; -1; -3; -4; None; 1.0; 'a'; True; Index(1); np.int8(-2)")
 SLICES = snippets("0:2; :; 1:1; 5:9; 2:1; -2:; ::2; ::-1; 1::-1")
-SEQUENCE_EDITS = [
+SEQUENCE_OPERATIONS = [
     *snippets(
         """s.append(); s.append(v[0], v[1]); s.append(v[2]); s.extend(); s.extend(v, v);
         s.extend([]); s.extend(v); s.extend(tuple(v)); s.extend(gen(*v)); s.extend(gen(v[0], Key)); s.extend(());
@@ -229,7 +229,7 @@ def message_and_sequence(api, name, origin):
 )
 def test_an_operation_on_a_sequence_has_the_official_effect(name, origin):
     def body(api):
-        for code in SEQUENCE_EDITS:
+        for code in SEQUENCE_OPERATIONS:
             if code in UPB_CRASHES + UNCHECKED_IF_EMPTY and origin in ("cleared", "absent"):
                 continue
             message, values = message_and_sequence(api, name, origin)
@@ -443,7 +443,7 @@ def test_an_edit_within_an_edit_leaves_a_sequence_that_can_be_read(name, code):
 # --- repeated messages
 
 # The sequence `s` contains messages of the class `T`.
-MESSAGE_SEQUENCE_EDITS = [
+MESSAGE_SEQUENCE_OPERATIONS = [
     *snippets(
         """s.add(); s.add(value=5); s.add(value=5, branches=[{'value': 6}]); s.add(value=None); s.add(trunk={});
         s.append(T()); s.append(T(value=5)); s.append(s[0]); s.append(s[0].trunk); s.append(); s.append(T(), T());
@@ -467,7 +467,7 @@ MESSAGE_SEQUENCE_EDITS = [
     *[f"del s[{i}]" for i in [*INDEXES, *SLICES, "::-2", "1::5", "::0", "'a':"]],
 ]
 # Operations that fail. In the official runtime, some of them change the sequence first.
-PARTIAL_EDITS = snippets(
+FAILING_OPERATIONS = snippets(
     """s.append(None); s.append(1); s.append({}); s.append(N()); s.insert(0, None); s.insert(0, {});
         s.insert(0, N()); s.add(no_such_field=1); s.add(value='a'); s.add({'value': 1}); s.add(T()); s.add(None);
         s.add(value=1, branches=[1]); s.extend([T(), N()]); s.extend([T(), None]); s.extend(gen(T(), Key));
@@ -496,13 +496,13 @@ def tree_and_branches(api, origin):
 
 
 def program_names(api, values):
-    """Return the names that MESSAGE_SEQUENCE_EDITS and PARTIAL_EDITS use."""
+    """Return the names that MESSAGE_SEQUENCE_OPERATIONS and FAILING_OPERATIONS use."""
     make_nothings = lambda: api.Holder(nothings=[{}, {}])  # noqa: E731
     return {**PROGRAM_NAMES, "s": values, "T": api.Everything.Tree, "N": api.Nothing, "Nothings": make_nothings}
 
 
 @each("origin", ORIGINS)
-@each("code", MESSAGE_SEQUENCE_EDITS)
+@each("code", MESSAGE_SEQUENCE_OPERATIONS)
 def test_an_operation_on_a_sequence_of_messages_has_the_official_effect(code, origin):
     if code in UPB_CRASHES + UNCHECKED_IF_EMPTY and origin in ("cleared", "absent"):
         return
@@ -521,7 +521,7 @@ def test_an_operation_on_a_sequence_of_messages_has_the_official_effect(code, or
 
 
 @each("origin", ORIGINS)
-@each("code", PARTIAL_EDITS)
+@each("code", FAILING_OPERATIONS)
 def test_a_failing_operation_does_not_change_a_sequence_of_messages(code, origin):
     assert_same_as_official(lambda api: iter([run_code(code, program_names(api, tree_and_branches(api, origin)[1]))]))
     message, values = tree_and_branches(wire.class_namespaces()[0], origin)

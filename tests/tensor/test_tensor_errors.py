@@ -267,9 +267,9 @@ def test_the_error_has_the_path_of_the_tensor(tmp_path):
 
 
 def call_array_methods(tensor):
-    """Call the methods and properties of a tensor that concern its elements. They may raise only onnxwire.Error, and
-    errors of indices and DLPack.
+    """Call the methods and properties of a tensor that concern its elements.
 
+    They may raise only onnxwire.Error, IndexError, and, for DLPack, BufferError.
     Returns the result or onnxwire.Error of each call in `calls`, and None for an IndexError.
     """
     calls = [
@@ -415,7 +415,7 @@ def test_the_path_of_a_byte_does_not_depend_on_earlier_searches(data, rng):
         assert field_path(document, offset) == field_path(ModelProto.FromString(data)._document, offset)
 
 
-def test_the_path_of_a_byte_a_hundred_messages_deep_is_found_from_the_last_searched_path(monkeypatch):
+def test_the_path_of_a_deeply_nested_byte_is_found_from_the_last_searched_path(monkeypatch):
     from onnxwire.engine import field_path
 
     reads = []
@@ -434,7 +434,7 @@ def test_the_path_of_a_byte_a_hundred_messages_deep_is_found_from_the_last_searc
             tensor.numpy()
         assert error_info.value.path.startswith("graph.node[0].attribute[0].g.node[0]")
         assert error_info.value.path.endswith(f".g.initializer[{i}]") and "more)" in error_info.value.path
-    # The innermost graph is in 120 messages: 40 nodes, 40 attributes and 40 graphs.
+    # The innermost graph is in the model and 120 further messages: 40 nodes, 40 attributes and 40 graphs.
     assert len(reads) < 4 * (len(tensors) + 120)
 
 

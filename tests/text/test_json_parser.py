@@ -7,7 +7,6 @@ import contextlib
 import functools
 import io
 import json
-from pathlib import Path
 from unittest import mock
 
 import onnx
@@ -24,8 +23,6 @@ from test_text_parser import Readers, RepeatingFile, SlowFile, read_with_peak
 
 import onnxwire
 from onnxwire.text import text_source
-
-DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 
 def convert_value(value, field, *arguments, convert=json_format._ConvertScalarFieldValue, **options):
@@ -66,8 +63,6 @@ def read_in_pieces(request, monkeypatch):
 
 
 # --- printed messages are read
-
-STYLES = [{}, {"indent": None}, {"preserving_proto_field_name": True}, {"use_integers_for_enums": True}, {"indent": 0}]
 
 
 @EVERY_MESSAGE

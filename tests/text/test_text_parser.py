@@ -203,7 +203,10 @@ TEXTS += [
 
 
 def texts_of_field(values, name):
-    """Return texts of one field: each value alone and before one continuation; with --long before each continuation."""
+    """Return texts of one field: each value alone, and most values also before a continuation.
+
+    With --long, each value occurs before each continuation.
+    """
     ends = ("", ",", " one_int64: 1")
     return [
         f"{name}: {value}{end}"

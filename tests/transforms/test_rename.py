@@ -17,9 +17,10 @@ from onnxwire.transforms import rename as rename_module
 
 
 def fill_scope(draw, scope, outer_names, depth):
-    """Add values to a graph or function, and nodes that use these values and values of outer graphs; return the names.
+    """Add values to a graph or function, and nodes that use these values and values of outer graphs.
 
     outer_names: the names of the outer graphs. depth: the maximum number of levels of subgraphs.
+    Returns the names of the added values.
     """
     names = draw(st.lists(st.sampled_from("abcd"), unique=True, max_size=3))
     is_graph = isinstance(scope, onnxwire.GraphProto)

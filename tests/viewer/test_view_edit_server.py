@@ -150,7 +150,7 @@ def test_other_methods_are_rejected(server, key, method):
     assert is_untouched(server)
 
 
-def test_a_query_changes_nothing(server, key):
+def test_a_get_request_changes_nothing(server, key):
     assert request(server, f"/api/change?{quote(json.dumps(set_request()))}", {KEY_HEADER: key})[0] == 404
     assert request(server, "/api/undo?revision=0", {KEY_HEADER: key})[0] == 404
     assert is_untouched(server)

@@ -1,4 +1,4 @@
-"""The changes that `onnxwire view --edit` makes to a message equal those of the public functions."""
+"""`onnxwire view --edit`: changes equal those of the public functions; uploads, undo, problems and saving."""
 
 from __future__ import annotations
 
@@ -167,10 +167,8 @@ def test_tensors_are_replaced_by_those_of_a_safetensors_file_by_name(edits, path
     weights = onnxwire.ModelProto()
     for name, array in new_arrays.items():
         weights.graph.initializer.append(onnxwire.from_array(array, name))
-    # The file is not in the model's folder, where it would become external data.
-    (tmp_path / "other").mkdir()
-    onnxwire.to_safetensors(weights, tmp_path / "other" / "w.safetensors")
-    file = upload(edits, tmp_path / "other" / "w.safetensors")
+    onnxwire.to_safetensors(weights, tmp_path / "w.safetensors")
+    file = upload(edits, tmp_path / "w.safetensors")
     make_change(edits, "replace_tensors", upload=file.id)
     for tensor in edits.message.graph.initializer:
         if tensor.name in new_arrays:
@@ -201,7 +199,7 @@ def test_an_upload_is_copied_into_the_saved_model(edits, tmp_path, monkeypatch):
 
 
 def npy(header):
-    """Return the contents of a file that begins with numpy's magic number, version 1.0 and a header."""
+    """Return the contents of an .npy file of version 1.0 with a header and without data."""
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
 
 

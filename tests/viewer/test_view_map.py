@@ -107,7 +107,7 @@ def test_scopes_of_exporters_become_groups_but_operators_do_not(names, first_box
     assert len(boxes) == (4 if first_box[0] == "node" else 2)
 
 
-def test_indices_stay_with_the_name_before_them():
+def test_an_index_and_the_name_before_it_are_one_scope():
     queries = queries_of(chain(["m/layers/0/x", "m/layers/0/y", "m/layers/1/x", "m/z"]))
     assert inner_boxes(queries) == [("scope", "layers.0", 2), ("node", "m/layers/1/x", 1), ("node", "m/z", 1)]
 
@@ -126,7 +126,7 @@ def test_metadata_of_pytorch_defines_scopes_if_names_do_not():
     assert sum(box.get("parameters", 0) for box in features) == sum(sizes)
 
 
-def test_equal_blocks_are_one_box_that_opens_one_by_one_or_all():
+def test_equal_blocks_are_one_box_that_opens_as_a_list_or_as_one_block():
     queries = Queries(onnxwire.ModelProto.FromString(layered_model(layers=12, width=8).SerializeToString()))
     repeat_box = queries.map("graph")["boxes"][1]
     assert (repeat_box["kind"], repeat_box["label"], repeat_box["times"]) == ("repeat", "layers.0", 12)
@@ -290,8 +290,8 @@ def test_a_graph_without_nodes_is_empty():
 # Functions that make the nodes of hostile models.
 HOSTILE = {
     "thousands of nested scopes": lambda: chain(["/".join(map(str, range(i, i + 3000))) for i in range(40)]),
-    "nothing but slashes": lambda: chain(["/" * 5000 + str(i) for i in range(300)]),
-    "20,000 scopes of one node": lambda: chain([f"s{i}/t{i}/u{i}/n" for i in range(20_000)]),
+    "names that begin with 5,000 slashes": lambda: chain(["/" * 5000 + str(i) for i in range(300)]),
+    "20,000 nodes in scopes of their own": lambda: chain([f"s{i}/t{i}/u{i}/n" for i in range(20_000)]),
     "names of a megabyte": lambda: chain([f"{i}" + "x" * (1 << 20) for i in range(20)]),
     "5,000 nodes with the same name": lambda: chain(["same"] * 5000),
     "empty nodes": lambda: [onnx.NodeProto()] * 200_000,
@@ -403,7 +403,7 @@ def test_a_drawing_without_crossings_is_found():
 
 
 def test_chains_are_next_to_their_consumers_and_producers():
-    # A long chain; a short chain that joins it near its end, and one that leaves it near its start.
+    # A short chain joins the last node of a long chain, or leaves its first node.
     long_chain = [(i, i + 1) for i in range(9)]
     layout_of_joining = lay_out([(10, 10)] * 12, [*long_chain, (10, 11), (11, 9)])
     assert (

@@ -44,6 +44,7 @@ def _model_with_type_bytes(type: bytes) -> bytes:
 CASES = {
     "type-value-case-set": Case(
         # Only the wire format can represent two members of a oneof: tensor_type (1), then sequence_type (4) of tensors.
+        # The bytes 8 and 1 are elem_type FLOAT.
         _model_with_type_bytes(len_record(1, b"\x08\x01") + len_record(4, len_record(1, len_record(1, b"\x08\x01")))),
         _model_with_input(f"sequence_type {{ elem_type {{ {_TENSOR} }} }}"),
         (f"{_TYPE_PATH}.sequence_type.elem_type", "graph.input[1].type"),
