@@ -119,14 +119,14 @@ static void check_bits(int round, uint8_t *end, uint8_t *out_end) {
             }
             if (out[i] != expected) fail("unpacking", round, bits);
         }
-        uint8_t *packed = bytes_before(end, packed_size);
-        packed[-1] = GUARD_BYTE;
-        ow_pack(out, packed, n, bits);
+        uint8_t *packed_bytes = bytes_before(end, packed_size);
+        packed_bytes[-1] = GUARD_BYTE;
+        ow_pack(out, packed_bytes, n, bits);
         for (size_t bit = 0; bit < packed_size * 8; bit++) {
             unsigned expected = bit < n * bits ? out[bit / bits] >> bit % bits & 1 : 0;
-            if ((packed[bit / 8] >> bit % 8 & 1u) != expected) fail("packing", round, bits);
+            if ((packed_bytes[bit / 8] >> bit % 8 & 1u) != expected) fail("packing", round, bits);
         }
-        if (packed[-1] != GUARD_BYTE) fail("byte before the output", round, bits);
+        if (packed_bytes[-1] != GUARD_BYTE) fail("byte before the output", round, bits);
     }
 }
 
