@@ -166,7 +166,7 @@ class Server(ThreadingHTTPServer):
         self.edits = edits
         self.token: str | None = secrets.token_urlsafe(24)
         self.when_opened: Callable[[], object] = lambda: None
-        """A function that is called once, when the token was used."""
+        """A function that is called once, when the token is used."""
         self._key = secrets.token_urlsafe(32)
         folder = files("onnxwire.viewer") / "pages"
         # Read once: requests select a page by name, and never reach the file system.
