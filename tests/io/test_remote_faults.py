@@ -24,6 +24,7 @@ OPTIONS = {
     },
     "client_options": {"timeout": "300ms"},
 }
+# Faults of ObjectServer; see `_Handler.answer`.
 TRANSIENT_FAULTS = ["refused", "cut", "500", "503", "429", "timeout"]
 PERMANENT_FAULTS = ["changed", "wrong range", "other size", "longer", "shorter", "html", "401", "403", "404"]
 
