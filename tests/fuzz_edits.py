@@ -59,14 +59,14 @@ class Finding(Exception):
     fail with an equal `kind`.
     """
 
-    def __init__(self, kind, line, text, outcomes=""):
+    def __init__(self, kind, line, text, result_types=""):
         super().__init__(f"{kind}: {line}: {text}")
         # Names of methods (after a dot, but not in `M.`, the namespace of classes), and names of functions.
         call_names = re.findall(r"(?<!M)\.(\w+)\(|\b([a-z_]{2,})\(", line)
         call_name = (
             "".join(call_names[-1]) if call_names else " = " if " = " in line else "[]" if "[" in line else "get"
         )
-        self.kind = f"{kind} {call_name} {outcomes}".strip()
+        self.kind = f"{kind} {call_name} {result_types}".strip()
 
 
 # --- one program

@@ -174,7 +174,7 @@ def check(data: bytes) -> None:
 
 
 def external(data: bytes) -> None:
-    """Change the tensor that the bytes encode to external data, and read it in a model in `shared_folder`."""
+    """Decode a tensor, mark its data as external, and read it in a model in `shared_folder`."""
     try:
         decoded_tensor = TensorProto.FromString(data)
     except onnxwire.DecodeError:
@@ -224,7 +224,7 @@ def packed(data: bytes) -> None:
 
 
 def arrays(data: bytes) -> None:
-    """Convert a tensor to numpy, also by DLPack, and back, unless it raises an error of onnxwire."""
+    """Convert a tensor to numpy, also by DLPack, and the array back to a tensor."""
     try:
         tensor = TensorProto.FromString(data)
         array = tensor.numpy()

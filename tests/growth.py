@@ -241,9 +241,9 @@ def measure(count: Counter, sizes: list[int]) -> dict[str, list[int]]:
         return count.instructions
 
     # Python is ten times as slow once the first instructions have been counted, so import and make models first.
-    for arguments, call in CALLS.values():
-        call(*arguments(sizes[0]))
-    arguments_by_label = {label: [arguments(n) for n in sizes] for label, (arguments, _) in CALLS.items()}
+    for make_arguments, call in CALLS.values():
+        call(*make_arguments(sizes[0]))
+    arguments_by_label = {label: [make_arguments(n) for n in sizes] for label, (make_arguments, _) in CALLS.items()}
     instructions = {
         label: [instructions_of(call, call_arguments) for call_arguments in arguments_by_label[label]]
         for label, (_, call) in CALLS.items()

@@ -142,7 +142,7 @@ def _replace_weight(graph: onnx.GraphProto, rng: random.Random) -> bool:
 
 
 def _delete_node(graph: onnx.GraphProto, rng: random.Random) -> bool:
-    """Delete a random node, and connect the consumers of its output with its first input."""
+    """Delete a random node with one used output; connect the consumers of this output with the node's first input."""
     index = rng.randrange(len(graph.node))
     node = graph.node[index]
     used_outputs = [name for name in node.output if _uses(graph, name)]

@@ -15,12 +15,13 @@ _MAX_EDGES = 300_000  # with more edges, cycles are not searched
 
 
 def find_scattered_items(item: Array, is_scope: Array, start: Array, end: Array) -> list[int]:
-    """Return the items to dissolve so that fewer items form cycles; [] if no item is in a cycle, or for too many edges.
+    """Return the items to dissolve so that fewer items form cycles; [] for too many edges.
 
     Items: see map_groups.py. Dissolving an item replaces it by the scopes and nodes in it.
     item: the item of each row, rows in the order of the graph. is_scope: whether an item is a scope.
-    start, end: the rows of the two ends of each edge. Of each cycle, the scopes whose rows form the most separate runs
-    are returned: such a scope is used several times, or denotes a kind of node instead of a part of the model.
+    start, end: the rows of the two ends of each edge. Of the scopes in a strongly connected component, those whose rows
+    form the most separate runs are returned: such a scope is used several times, or denotes a kind of node instead of a
+    part of the model.
     """
     run_starts = np.flatnonzero(np.diff(item, prepend=-1))
     run_counts = np.bincount(item[run_starts], minlength=len(is_scope))

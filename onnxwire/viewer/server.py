@@ -65,7 +65,7 @@ MAX_CONNECTIONS = 64  # maximum number of open connections
 
 
 class _QueryError(ValueError):
-    """A malformed query; the text is sent to the client."""
+    """A query or action that is rejected; the text is sent to the client."""
 
 
 def _parse_numbers(count: int | None) -> Callable[[str], tuple[int, ...]]:
@@ -125,7 +125,7 @@ _ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "save": {"revision": (int,), "path": (str,), "replace": (bool,), "words": (str,)},
     "extract": {"revision": (int,), "values": (list,), "path": (str,), "replace": (bool,)},
 }
-"""The actions of POST requests, with the types of their JSON arguments. The body of `upload` is a file."""
+"""The actions of a page with edits, and the types of their JSON arguments; `upload` is another, with a file as body."""
 
 _START_ACTIONS: dict[str, dict[str, tuple[type, ...]]] = {
     "open": {"path": (str,), "type": (str,)},
@@ -166,7 +166,7 @@ class Server(ThreadingHTTPServer):
         self.edits = edits
         self.token: str | None = secrets.token_urlsafe(24)
         self.when_opened: Callable[[], object] = lambda: None
-        """A function that is called once, when the token was used."""
+        """A function that is called once, when the token is used."""
         self._key = secrets.token_urlsafe(32)
         folder = files("onnxwire.viewer") / "pages"
         # Read once: requests select a page by name, and never reach the file system.
@@ -235,7 +235,7 @@ class Server(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Extend the base class: close the connections whose time has expired."""
+        """Extend the base class: close the connections whose deadline has passed."""
         super().service_actions()
         now = time.monotonic()
         with self._lock:
@@ -249,7 +249,7 @@ class Server(ThreadingHTTPServer):
             connection.shutdown(socket.SHUT_RDWR)
 
     def shutdown_request(self, request: Any) -> None:
-        """Extend the base class: forget the time limit of a connection that was answered."""
+        """Extend the base class: forget the deadline of the connection."""
         with self._lock:
             self._deadlines.pop(request, None)
         super().shutdown_request(request)
@@ -269,7 +269,7 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def handle_one_request(self) -> None:
-        """Extend the base class: set the connection's time limit for the next request."""
+        """Extend the base class: set the connection's deadline for the next request."""
         self._had_key = False
         super().handle_one_request()
         self.server.set_deadline(self.connection, IDLE_SECONDS if self._had_key else HEAD_SECONDS)
@@ -383,7 +383,7 @@ class Handler(BaseHTTPRequestHandler):
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the Content-Type must be {content_type}"
         length = self.headers.get("Content-Length", "")
         if "Transfer-Encoding" in self.headers or re.fullmatch(r"[0-9]{1,15}", length) is None:
-            return HTTPStatus.LENGTH_REQUIRED, "the Content-Length is missing"
+            return HTTPStatus.LENGTH_REQUIRED, "a Content-Length without Transfer-Encoding is required"
         if name != "upload" and int(length) > _MAX_BODY_BYTES:
             reason = f"the request body has {int(length):,} bytes; the limit is {_MAX_BODY_BYTES:,}"
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason
@@ -495,7 +495,7 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def _check_key(self) -> bool:
-        """Remove the time limit of the answer if the request has the key; returns whether it has."""
+        """Remove the deadline of the connection if the request has the key; returns whether it has."""
         self._had_key = self.server.is_key(self.headers.get(KEY_HEADER, ""))
         if self._had_key:
             self.server.set_deadline(self.connection, math.inf)

@@ -46,7 +46,7 @@ def optional_value(message, name):
 
 
 def walk(message, path=(), graph_path=None, parent_step=None):
-    """Yield every message with its path, the path of its graph or function, and (parent, field name, index)."""
+    """Yield every message, its path, the path of its graph or function, and (parent, field name, index) or None."""
     if message.DESCRIPTOR.name in ("GraphProto", "FunctionProto"):
         graph_path = path
     yield message, path, graph_path, parent_step
@@ -189,6 +189,7 @@ def assert_equal_rows(rows, expected):
     assert list(map(with_bytes_of_floats, rows)) == list(map(with_bytes_of_floats, expected))
 
 
+# The tables that expected_rows supports.
 MESSAGE_TABLES = ["nodes", "attributes", "values", "opsets", "metadata", "functions", "model"]
 
 

@@ -1,9 +1,9 @@
 """Read attack files with the functions of CALLS and the commands of COMMANDS: `read_attacks.py SECONDS BYTES < LIST`.
 
-LIST has the paths of the files, separated by newlines. Each file is read in a fork of this process, which is killed
-after 60 seconds. SECONDS limits the processor time of the fork, and BYTES the address space that the fork may add to
-that of this process. The program prints a line for each file with which a call or command crashes, exceeds a limit or
-raises an unexpected exception, and then the number of files.
+LIST has the paths of the files, separated by newlines. Each file is read in a fork of this process; the fork is
+killed after 60 seconds. SECONDS limits the processor time of the fork, and BYTES the address space that the fork may
+add to that of this process. The program prints a line for each file with which a call or command crashes, exceeds a
+limit or raises an unexpected exception, and then the number of files.
 """
 
 from __future__ import annotations

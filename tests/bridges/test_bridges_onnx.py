@@ -342,7 +342,7 @@ def replace_location(tensor):
         (replace_location, "removed the tensor's external_data"),
     ],
 )
-def test_a_tensor_that_does_not_fit_its_payload_is_rejected(change, reason):
+def test_a_forbidden_change_of_a_tensor_is_rejected(change, reason):
     with pytest.raises(
         onnxwire.TensorError, match=rf"graph.initializer\[0\]: tensor 'w': .*{reason}.* threshold above"
     ):
@@ -414,7 +414,7 @@ def test_locations_in_the_model_that_look_like_those_of_apply_are_not_confused_w
     assert len(set(locations)) == 5  # two of each call, and "#onnxwire/0"
 
 
-def test_each_call_uses_other_locations():
+def test_each_call_uses_new_locations():
     locations = []
     model = model_of(raw_weight("secret"))
     for _ in range(2):

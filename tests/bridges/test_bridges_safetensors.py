@@ -440,7 +440,7 @@ def test_a_missing_file_raises_the_error_of_the_system(tmp_path):
 
 # The header, the number of bytes after it, and the length of the header that the file states; None for the true length.
 HOSTILE_FILES = {
-    "no bytes": (b"", 0, None),
+    "an empty header": (b"", 0, None),
     "a length that has no header": (b"", 0, 1),
     "a length that wraps": (b"{}", 0, (1 << 64) - 1),
     "a header of more than 100 MB": (b"{}", 0, 100_000_001),

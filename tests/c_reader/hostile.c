@@ -369,7 +369,7 @@ static void depth_is_limited_if_errors_are_ignored(void) {
     for (i = 0; i + 1 < 300; i++) {
         ow_scan(&chain[i], slots);
         const int row = i % 2 ? OW_TypeProto_Sequence_elem_type : OW_TypeProto_sequence_type;
-        slots[row].records = 2; /* pretends that the nested message has more pieces */
+        slots[row].records = 2; /* pretends that the nested message has two pieces */
         slots[row].first = 0;
         ow_child(&chain[i], row, slots, &chain[i + 1]);
         EXPECT(chain[i + 1].depth <= OW_MAX_DEPTH);

@@ -256,7 +256,7 @@ FORBIDDEN_QUERIES = [
     "call enable_logging(storage = 'file', storage_path = '{folder}/out')",
     "from python_arrow_scan()",
     "from arrow_scan(1, 2, 3)",
-    "select length(string_agg(repeat('x', 10000000))) from range(1000)",
+    "select length(string_agg(repeat('x', 10000000))) from range(1000)",  # a string of 10 GB
 ]
 
 

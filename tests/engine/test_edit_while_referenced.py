@@ -169,7 +169,7 @@ def test_a_message_copied_from_itself_does_not_change():
     assert_same_as_official(body)
 
 
-def test_a_oneof_member_that_merged_bytes_replace_and_set_again_starts_empty():
+def test_a_oneof_member_that_merged_bytes_clear_and_set_again_starts_empty():
     def body(api):
         original_type = api.TypeProto(tensor_type={"elem_type": 1})
         tensor_with_unknown_field = wire.len_record(1, wire.len_record(50, b"unknown") + wire.varint_record(1, 7))

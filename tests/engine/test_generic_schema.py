@@ -335,7 +335,7 @@ def test_a_malformed_table_raises_value_error_that_names_file_and_line(fault, tm
 
 
 @pytest.mark.parametrize("fault", ["an unknown type", "a cell too few", "a field number of 30 bits", "a number twice"])
-def test_a_malformed_table_names_the_line_of_its_fault(fault, tmp_path):
+def test_the_error_of_a_malformed_table_names_the_line_of_its_fault(fault, tmp_path):
     path = tmp_path / "malformed.md"
     path.write_text(MALFORMED_TABLES[fault], encoding="utf-8")
     with pytest.raises(ValueError, match=f"line {MALFORMED_TABLES[fault].count(chr(10))}: "):

@@ -163,7 +163,7 @@ def test_copied_messages_outlive_their_document(tmp_path: Path) -> None:
     assert copy.SerializeToString() == data
 
 
-def test_a_file_that_is_replaced_in_place_keeps_its_values(tmp_path: Path) -> None:
+def test_an_open_model_keeps_its_values_when_its_file_is_saved_in_place(tmp_path: Path) -> None:
     data = model_bytes(3)
     path = tmp_path / "model.onnx"
     path.write_bytes(data)

@@ -114,6 +114,12 @@ def merge_and_encode(model: ow.ModelProto) -> bytes:
     return target.SerializeToString()
 
 
+def encode_copied_graph(model: ow.ModelProto) -> bytes:
+    graph = ow.GraphProto()
+    graph.CopyFrom(model.graph)
+    return graph.SerializeToString()
+
+
 def encode_without_unknown_fields(model: ow.ModelProto) -> bytes:
     model.DiscardUnknownFields()
     return model.SerializeToString()
@@ -163,7 +169,7 @@ OPERATIONS: dict[str, Callable[[ow.ModelProto], object]] = {
         model == edit_model(complete_model()),
     ),
     "copy": lambda model: ow.ModelProto.FromString(model.__deepcopy__().SerializeToString()) == complete_model(),
-    "copy of a part": lambda model: ow.GraphProto().CopyFrom(model.graph),
+    "copy of a part": encode_copied_graph,
     "merge": merge_and_encode,
     "unknown fields discarded": encode_without_unknown_fields,
     "tensors": lambda model: list(ow.tensors(model)),

@@ -1,4 +1,4 @@
-"""A Search yields the same messages, and reports the same damage, as a walk over all fields."""
+"""A Search yields the same tensors as a walk over all fields, and reports damage."""
 
 from __future__ import annotations
 

@@ -148,17 +148,17 @@ def test_a_message_has_the_official_reserved_names(name):
     assert sorted(SCHEMA.messages[name].DESCRIPTOR.reserved_names) == sorted(reserved_of(name)[1])
 
 
-def test_every_row_of_the_tables_has_a_doc_of_one_line():
+def test_every_message_field_enum_and_value_has_a_doc_of_one_line():
     descriptors = [cls.DESCRIPTOR for cls in SCHEMA.messages.values()] + list(SCHEMA.retired.values())
     enums = [wrapper.DESCRIPTOR for wrapper in SCHEMA.enums.values()]
-    documented_rows = [
+    documented_objects = [
         *descriptors,
         *enums,
         *(field for descriptor in descriptors for field in descriptor.fields + descriptor.retired_fields),
         *(value for enum in enums for value in enum.values + enum.retired_values),
     ]
-    assert len(documented_rows) > 300
-    assert [row for row in documented_rows if not row.doc.strip() or "\n" in row.doc] == []
+    assert len(documented_objects) > 300
+    assert [item for item in documented_objects if not item.doc.strip() or "\n" in item.doc] == []
 
 
 # --- against the history
@@ -170,33 +170,35 @@ def read_facts(name):
         return list(csv.DictReader(file, delimiter="\t"))
 
 
-def release(text):
+def parse_release(text):
     """Return the numbers of a release such as "v1.2" as a tuple: (1, 2, 0)."""
     return tuple(int(part) for part in (text.removeprefix("v") + ".0.0").split(".")[:3])
 
 
 ENUM_FACTS, FIELD_FACTS = read_facts("onnx_enum_history.tsv"), read_facts("onnx_field_history.tsv")
-NEWEST = max(release(row["last_release"]) for row in ENUM_FACTS)
+NEWEST = max(parse_release(row["last_release"]) for row in ENUM_FACTS)
 # (first release, last release, number) of each IR version.
 IR_RELEASES = [
-    (release(row["first_release"]), release(row["last_release"]), int(row["number"]))
+    (parse_release(row["first_release"]), parse_release(row["last_release"]), int(row["number"]))
     for row in ENUM_FACTS
     if (row["enum"], row["name"]) == ("Version", "IR_VERSION")
 ]
 
 
-def ir_version(text):
+def ir_version_of(text):
     """Return the IR version of a release: the number of IR_VERSION in its proto."""
     [number] = [
-        number for first_release, last_release, number in IR_RELEASES if first_release <= release(text) <= last_release
+        number
+        for first_release, last_release, number in IR_RELEASES
+        if first_release <= parse_release(text) <= last_release
     ]
     return number
 
 
 def ir_range_of(row):
     """Return the first IR version of a row, and the last one, or None if the row is in the newest release."""
-    last_release = row["last_release"]
-    return ir_version(row["first_release"]), None if release(last_release) == NEWEST else ir_version(last_release)
+    is_in_newest_release = parse_release(row["last_release"]) == NEWEST
+    return ir_version_of(row["first_release"]), None if is_in_newest_release else ir_version_of(row["last_release"])
 
 
 # Number of a field type → its name in proto files.
@@ -251,7 +253,7 @@ def test_the_tables_have_one_row_for_each_row_of_the_enum_history():
 
 
 def test_messages_without_a_row_in_the_newest_release_are_retired():
-    current_messages = {row["message"] for row in FIELD_FACTS if release(row["last_release"]) == NEWEST}
+    current_messages = {row["message"] for row in FIELD_FACTS if parse_release(row["last_release"]) == NEWEST}
     names = {row["message"] for row in FIELD_FACTS}
     assert {name.removeprefix("onnx.") for name in SCHEMA.retired} == names - current_messages
 

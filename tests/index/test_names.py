@@ -284,7 +284,7 @@ def test_the_walk_over_messages_applies_the_same_rules(models):
 
 
 def _is_defined_below(outer_scope, scope, name):
-    """Return whether a name that `scope` uses is defined in a scope inside `outer_scope`, not in `outer_scope`."""
+    """Return whether `scope`, or a scope between it and `outer_scope`, defines a name."""
     while scope.path != outer_scope.path:
         if name in scope.definitions_by_name:
             return True

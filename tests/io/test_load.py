@@ -72,7 +72,7 @@ def test_loading_a_file_object_leaves_the_flags_of_its_descriptor_unchanged() ->
 
 
 @pytest.mark.skipif(not hasattr(os, "O_NOATIME"), reason="the system has no O_NOATIME")
-def test_reads_after_loading_a_path_leave_the_access_time_unchanged(tmp_path: Path, data: bytes) -> None:
+def test_a_file_of_the_user_is_opened_with_o_noatime(tmp_path: Path, data: bytes) -> None:
     import fcntl
 
     path = tmp_path / "own.onnx"  # the system refuses the flag for files of other users

@@ -14,7 +14,7 @@ from served_models import model
 
 import onnxwire as ow
 from onnxwire.analysis.statistics import measure, measure_all
-from onnxwire.io.remote import file
+from onnxwire.io.remote import file as remote_file
 
 MIB = 1 << 20
 
@@ -304,7 +304,7 @@ def make_net_sizes(total: int) -> list[int]:
     ids=["small enough to be read completely", "with sizes that are not predicted"],
 )
 def test_a_net_of_many_sizes_is_read_in_few_requests(total, max_trips, max_requests, trips, monkeypatch) -> None:
-    monkeypatch.setattr(file, "_SMALL_FILE_BYTES", 1 << 25)
+    monkeypatch.setattr(remote_file, "_SMALL_FILE_BYTES", 1 << 25)
     pieces = model(make_net_sizes(total), nodes=300)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         assert len(ow.tensors(message)) == len(make_net_sizes(total))

@@ -24,6 +24,7 @@ OPTIONS = {
     },
     "client_options": {"timeout": "300ms"},
 }
+# Faults of ObjectServer; see `_Handler.answer`.
 TRANSIENT_FAULTS = ["refused", "cut", "500", "503", "429", "timeout"]
 PERMANENT_FAULTS = ["changed", "wrong range", "other size", "longer", "shorter", "html", "401", "403", "404"]
 
@@ -229,7 +230,7 @@ SLOW_RESPONSES = {
 
 
 @pytest.mark.parametrize("name", SLOW_RESPONSES)
-def test_an_endless_answer_to_a_save_is_an_error_within_the_timeout(name) -> None:
+def test_a_slow_endless_answer_to_a_save_is_an_error(name) -> None:
     """The server sends pieces, each within the timeout, until the client closes the connection."""
     first_bytes, repeated_bytes = SLOW_RESPONSES[name]
     options = {"retry_config": {"max_retries": 0}, "client_options": {"timeout": "400ms"}}
@@ -294,7 +295,7 @@ def test_malformed_http_is_rejected_or_ignored_within_bounded_time_and_memory(na
             server.shutdown(socket.SHUT_RDWR)
 
 
-def test_after_one_file_failed_requests_for_other_files_are_not_retried(pieces) -> None:
+def test_once_a_file_has_failed_other_files_are_requested_without_retries(pieces) -> None:
     options = {**OPTIONS, "retry_config": {**OPTIONS["retry_config"], "retry_timeout": timedelta(seconds=60)}}
 
     def load_and_close(name: str) -> None:

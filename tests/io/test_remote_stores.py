@@ -258,6 +258,7 @@ def test_a_command_accepts_an_address(words, tmp_path) -> None:
     assert remote_run.stdout.replace(url, "m.onnx") == local_run.stdout
     assert list((tmp_path / "cache").iterdir())
     if "OUT" in words and words[0] != "catalog" and remote_run.returncode == 0:
+        # An unpacked model contains the name of its data file, which is made from OUT.
         assert (tmp_path / "remote.onnx").read_bytes() == (tmp_path / "local.onnx").read_bytes() or words[0] == "unpack"
     if "-v" in words:
         assert "requests, " in remote_run.stderr and url in remote_run.stderr

@@ -204,7 +204,7 @@ READERS = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("has_bytes", [False, True])
-def test_a_non_blocking_pipe_without_data_is_not_read_as_complete(reader, has_bytes):
+def test_a_non_blocking_pipe_that_is_still_open_is_not_read_as_complete(reader, has_bytes):
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     os.write(write_end, FIRST_BYTES[reader] if has_bytes else b"")

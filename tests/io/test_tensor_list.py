@@ -13,7 +13,8 @@ from onnxwire.errors import DecodeError
 from onnxwire.io.tensor_list import TensorInfo, _fields_of, describe
 
 # Encodings of fields of a TensorProto: valid, absent, repeated, not UTF-8, and with other wire types. Field numbers:
-# dims 1, data_type 2, segment 3, float_data 4, string_data 6, name 8, raw_data 9, external_data 13, data_location 14.
+# dims 1, data_type 2, segment 3, float_data 4, string_data 6, name 8, raw_data 9, external_data 13, data_location 14;
+# 50 is unknown.
 DIMS_FIELDS = [
     b"",
     varint_record(1, 3) + varint_record(1, 0),

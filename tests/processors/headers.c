@@ -51,15 +51,15 @@ static int read_varint(const uint8_t **p, const uint8_t *end, uint64_t *value) {
     return 0;
 }
 
-/* Return element i of the output. packed: the conversion, such as OW_32. */
-static uint64_t stored_value(const void *out, uint64_t i, int packed) {
-    if (packed == OW_BOOL) return ((const uint8_t *)out)[i];
-    return packed == OW_32 || packed == OW_ZIGZAG32 ? ((const uint32_t *)out)[i] : ((const uint64_t *)out)[i];
+/* Return element i of the output. conversion: such as OW_32. */
+static uint64_t stored_value(const void *out, uint64_t i, int conversion) {
+    if (conversion == OW_BOOL) return ((const uint8_t *)out)[i];
+    return conversion == OW_32 || conversion == OW_ZIGZAG32 ? ((const uint32_t *)out)[i] : ((const uint64_t *)out)[i];
 }
 
 /* Return a varint's value after a conversion. */
-static uint64_t expected_value(uint64_t value, int packed) {
-    switch (packed) {
+static uint64_t expected_value(uint64_t value, int conversion) {
+    switch (conversion) {
     case OW_32: return (uint32_t)value;
     case OW_BOOL: return value != 0;
     case OW_ZIGZAG64: return value & 1 ? ~(value >> 1) : value >> 1;
@@ -89,17 +89,17 @@ static void check_varints(int round, int level, uint8_t *end, uint8_t *out_end) 
     for (size_t i = 0; i < n; i++) n_varints += run[i] < 0x80;
     if (ow_count_varints(p, end) != n_varints) fail("count", round, level);
     static const size_t sizes[] = {8, 4, 1, 8, 4}; /* bytes of a number by conversion, from OW_64 to OW_ZIGZAG32 */
-    for (int packed = OW_64; packed <= OW_ZIGZAG32; packed++) {
+    for (int conversion = OW_64; conversion <= OW_ZIGZAG32; conversion++) {
         uint64_t capacity = draw(2) ? n_varints + draw(2) * 64 : draw(n_varints + 1), value, count = 0;
-        uint8_t *out = bytes_before(out_end, capacity * sizes[packed]);
-        uint64_t n_decoded = ow_decode_varints(p, end, packed, out, capacity, level);
+        uint8_t *out = bytes_before(out_end, capacity * sizes[conversion]);
+        uint64_t n_decoded = ow_decode_varints(p, end, conversion, out, capacity, level);
         const uint8_t *q = p;
         while (count < capacity && read_varint(&q, end, &value)) {
-            if (count >= n_decoded || stored_value(out, count, packed) != expected_value(value, packed))
-                fail("varints", round, packed);
+            if (count >= n_decoded || stored_value(out, count, conversion) != expected_value(value, conversion))
+                fail("varints", round, conversion);
             count++;
         }
-        if (n_decoded != count) fail("number of varints", round, packed);
+        if (n_decoded != count) fail("number of varints", round, conversion);
     }
 }
 
@@ -119,14 +119,14 @@ static void check_bits(int round, uint8_t *end, uint8_t *out_end) {
             }
             if (out[i] != expected) fail("unpacking", round, bits);
         }
-        uint8_t *packed = bytes_before(end, packed_size);
-        packed[-1] = GUARD_BYTE;
-        ow_pack(out, packed, n, bits);
+        uint8_t *packed_bytes = bytes_before(end, packed_size);
+        packed_bytes[-1] = GUARD_BYTE;
+        ow_pack(out, packed_bytes, n, bits);
         for (size_t bit = 0; bit < packed_size * 8; bit++) {
             unsigned expected = bit < n * bits ? out[bit / bits] >> bit % bits & 1 : 0;
-            if ((packed[bit / 8] >> bit % 8 & 1u) != expected) fail("packing", round, bits);
+            if ((packed_bytes[bit / 8] >> bit % 8 & 1u) != expected) fail("packing", round, bits);
         }
-        if (packed[-1] != GUARD_BYTE) fail("byte before the output", round, bits);
+        if (packed_bytes[-1] != GUARD_BYTE) fail("byte before the output", round, bits);
     }
 }
 

@@ -93,7 +93,7 @@ USED_CAPSULE_NAME = b"used_dltensor"  # a global, since a capsule stores only th
 class Exporter:
     """An array that exports capsules of onnxwire.
 
-    fixed_arguments: arguments of to_capsule that replace the arguments of the consumer, if there are any.
+    fixed_arguments: arguments of to_capsule; if there are none, the arguments of the consumer are passed.
     """
 
     def __init__(self, array, **fixed_arguments):

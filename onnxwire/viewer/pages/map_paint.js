@@ -4,7 +4,7 @@
 import { countText, familyOf, nounText, sizeText } from "./api.js";
 import { FONT, shorten, fitParts, placeLabels, widthOf } from "./map_text.js";
 
-const LABEL_SIZE = 10; // font size of the types at edges
+const LABEL_SIZE = 10; // font size in pixels of the types at edges
 const MAX_TYPE_WIDTH = 190; // maximum width in pixels of a type at an edge
 const MIN_FONT_PIXELS = 5; // smaller text is not drawn
 const MAX_TYPED_EDGES = 40; // a group with more edges shows types only at the selected box
@@ -219,7 +219,7 @@ export function paint(pen, scene, view, colors, { selected, start, alpha } = {})
     frame.labels ??= placeLabels(frame, edges, edges.length <= MAX_TYPED_EDGES ? edges : [], typesText);
     if (selectedEdges.length && frame.selectionLabels?.selected !== selected) {
       const unlabelledEdges = selectedEdges.filter((mapEdge) => !frame.labels.some((label) => label.mapEdge.edge === mapEdge.edge)).slice(0, MAX_TYPED_EDGES);
-      // With many edges there is no free space for labels anyway, so only the labelled edges are obstacles.
+      // With many edges there is no free space for labels anyway, so only the edges that get labels are obstacles.
       const obstacles = edges.length <= MAX_TYPED_EDGES ? edges : unlabelledEdges;
       frame.selectionLabels = { selected, labels: placeLabels(frame, obstacles, unlabelledEdges, typesText, true) };
     }

@@ -70,7 +70,7 @@ function computeCoordinates(frame) {
     shift += row.extra;
   }
   for (const edge of edges) for (const bend of edge.bends) halfBreadth = Math.max(halfBreadth, Math.abs(bend - frame.middle));
-  const lastEnd = (frame.rows.at(-1)?.end ?? 20) + shift;
+  const lastEnd = (frame.rows.at(-1)?.end ?? PADDING) + shift;
   frame.positions = positions;
   frame.width = Math.max(toRight ? lastEnd + 2 * PADDING : 2 * (halfBreadth + PADDING), MIN_FRAME_WIDTH);
   frame.height = toRight ? 2 * (halfBreadth + PADDING) + TITLE_HEIGHT : lastEnd + TITLE_HEIGHT + PADDING;

@@ -23,7 +23,7 @@ function documentationCard(path, opType) {
   return card;
 }
 
-/** Show the details of a node, and return the node. isCurrent(): returns false if the user has opened another element. */
+/** Show the details of a node and return the node, or null if isCurrent() is false: the user has opened another element. */
 export async function showNode(path, details, isCurrent) {
   const [node, drawing] = await Promise.all([ask("node", { path }), ask("around", { path, hops })]);
   if (!isCurrent()) return null;

@@ -31,7 +31,7 @@ MICROSOFT = (("", 21), ("com.microsoft", 1))
 HUGE = 1 << 40
 TABLE = values("t", [float(i) for i in range(8)], FLOAT, [4, 2])
 
-attack = declare("index-range", "crashes", "A constant index is outside of the tensor that it selects from.",
+attack = declare("index-range", "crashes", "A constant index, count or axis does not fit the tensor it applies to.",
     "CWE-125", RUNTIMES)
 
 
@@ -147,8 +147,9 @@ attack("tf-idf-counts", "TfIdfVectorizer with ngram_counts beyond its pool.", ne
 # Trees
 
 attack = declare("tree-ensemble", "crashes",
-    "A tree refers to nodes, features or targets that do not exist, or to itself.", "CWE-125",
-    "onnxruntime, onnx.reference, mlprodict")
+    "A tree refers to itself, or to nodes, features or targets that do not exist, or its attributes are inconsistent.",
+    "CWE-125", "onnxruntime, onnx.reference, mlprodict")
+# The attributes of a valid tree: a root and two leaves.
 TREE = {
     "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0, 0, 0],
     "nodes_values": [0.5, 0.0, 0.0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],

@@ -25,7 +25,7 @@ _ELF_SEGMENT = struct.pack("<IIQQQQQQ", 1, 5, 0, 0x400000, 0x400000, 120 + len(_
 ELF = (_ELF_HEADER + _ELF_SEGMENT + _CODE).ljust(512, b"\0")
 """A program for x86-64 Linux that exits at once."""
 
-# The headers of other executables, with the least content by which scanners recognize them.
+# The headers of other executables, by which scanners recognize them.
 _DOS = b"MZ".ljust(60, b"\0") + struct.pack("<I", 128)
 _STUB = b"\x0e\x1f\xba\x0e\x00\xb4\x09\xcd!\xb8\x01L\xcd!This program cannot be run in DOS mode.\r\r\n$"
 _COFF = struct.pack("<HHIIIHH", 0x8664, 1, 0, 0, 0, 240, 0x22) + struct.pack("<H", 0x20B)

@@ -106,7 +106,7 @@ class Type(Message):
 class Node(Message):
     """A NodeProto."""
 
-    rank = None  # 0 for a reduction to a scalar, otherwise None (unknown)
+    rank = None  # the rank of the output: 0 for a reduction to a scalar, otherwise None (unknown)
 
 
 class Value(Message):

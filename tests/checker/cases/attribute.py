@@ -1,4 +1,4 @@
-"""Cases of the rules of attributes."""
+"""Cases of the rules of attributes: a model that breaks the rule, a valid model, and the paths of the problems."""
 
 from check_case import Case, graph_attribute, model, node, sparse, tensor
 
