@@ -51,8 +51,8 @@ def stop_driver(driver):
     driver.quit()
 
 
-# Sets `elements` to all elements that match a selector, and `texts` to their texts ("" for hidden elements). One script
-# replaces a call of WebDriver for each element, which would run a script of 50 kB.
+# Sets `elements` to all elements that match a selector, and `texts` to their texts ("" for hidden elements). WebDriver
+# would run a script of 50 kB for each element.
 VISIBLE_TEXTS = """
 const elements = [...document.querySelectorAll(arguments[0])];
 const texts = elements.map((element) =>

@@ -96,6 +96,7 @@ def run_in_child(name: str, seconds: int) -> tuple[int, int, int, str]:
     with log.open("w") as file:
         result = subprocess.run([str(part) for part in command], stdout=file, stderr=subprocess.STDOUT)
     text = log.read_text(errors="replace")
+    # Without final statistics, use the number of executions in the last progress line, such as "#1024 NEW cov: 7".
     runs = re.findall(r"number_of_executed_units: (\d+)", text) or re.findall(r"^#(\d+)", text, re.MULTILINE)
     edges = re.findall(r"cov: (\d+)", text)
     input_paths = dict.fromkeys(re.findall(r"Test unit written to (\S+)", text))

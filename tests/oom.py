@@ -73,7 +73,7 @@ class Trials:
         self.operation = operation
         self.folder = folder
         self.burst = burst
-        for _ in range(3):  # fills caches and free lists and runs imports, all of which happens only once
+        for _ in range(3):  # fills caches and free lists, and runs imports
             state = operation.make_state(folder)
             operation.run(state)
             content_after = operation.read_content(state)

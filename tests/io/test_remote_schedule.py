@@ -76,7 +76,7 @@ def test_payloads_of_many_files_are_requested_together(read, tmp_path) -> None:
             if state.requests[-1].path.endswith(".bin"):
                 state.barrier = threading.Barrier(4) if state.barrier is None else state.barrier
 
-        # From the first payload on, a request is answered only once three more have arrived.
+        # From the first payload on, requests are answered in groups of four.
         server.state.on_request = set_barrier
         assert read(f"{server.url}/a/m.onnx", tmp_path / "m.onnx") == list(range(8))
 
