@@ -1,4 +1,4 @@
-"""Hostile and damaged catalogs: names in them are not used as SQL or paths. Faults are one-line errors or repaired."""
+"""Hostile and damaged catalogs: names in them are not used as SQL or paths; faults are repaired or reported."""
 
 from __future__ import annotations
 

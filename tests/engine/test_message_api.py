@@ -1,4 +1,4 @@
-"""Messages are read as in the official runtime. Further tests are of arrays, closing and threads."""
+"""Messages are read as in the official runtime. Further tests cover arrays, closing and threads."""
 
 from __future__ import annotations
 
