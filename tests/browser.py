@@ -75,8 +75,8 @@ class Page:
         self._open(self.address)
 
     def reopen(self):
-        """Open the page again in the same tab, without stored settings. The key that the page received for the token in
-        the address is stored in that tab."""
+        """Open the page again in the same tab, without stored settings. The tab still stores the key that the server
+        exchanged for the token in the address."""
         address = self.address.partition("#")[0]
         if self.driver.current_url.startswith(address):
             # Without this, the browser would only follow a link within the page.

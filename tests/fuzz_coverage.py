@@ -5,9 +5,9 @@
     python tests/fuzz_coverage.py --lines                    lines of each .pyx that the corpora reach
     python tests/fuzz_coverage.py --keep build/fuzz/corpus   also copy inputs of a folder to tests/corpus
 
-atheris runs libFuzzer's loop on C code that is compiled for it with ASan and UBSan. Findings are written to
-`build/fuzz`, with their inputs. The last two commands need a build with line tracing; the last one copies inputs that
-reach new lines.
+atheris runs libFuzzer's loop on C code that is compiled for it with ASan and UBSan. Inputs that cause faults
+are written to `build/fuzz`, with logs. The last two commands need a build with line tracing; the last one copies inputs
+that reach new lines.
 """
 
 from __future__ import annotations

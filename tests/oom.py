@@ -1,4 +1,4 @@
-"""Make each allocation of each operation fail once, as SQLite's tests do: `oom.py [--stride S] [NAME…]`.
+"""Make each allocation of each operation fail once, as SQLite's tests do: `oom.py [--stride S] [--burst B] [NAME…]`.
 
 Each trial makes a new state, and makes the n-th allocation of the operation fail; n is 1, 2, … up to the number of its
 allocations. A trial checks that the operation succeeded or raised MemoryError (or one of its `other_errors`); that the

@@ -226,7 +226,7 @@ def read_root(document: Any) -> None:
 
 
 def add_edit(name: str, run: Callable[[Any], object], *states: Callable[[], Any], **options: Any) -> None:
-    """Add an edit of three models: unedited, edited before, and with absent fields; or only of `states[0]()`."""
+    """Add an edit of three models: unedited, edited, and with absent fields; or only of `states[0]()`, if given."""
     only_ir_version = ModelProto(ir_version=8).SerializeToString()
     makers = {
         "": message_maker(),

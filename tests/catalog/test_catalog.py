@@ -293,7 +293,7 @@ def test_folders_may_be_nested_deeper_than_the_recursion_limit(tmp_path, monkeyp
 
 
 def set_task_size(monkeypatch, n_models):
-    """Set the maximum number of models of a task. The default is 64, more than the folder contains."""
+    """Set the maximum number of models of a task. The default is 64, more than the folder has."""
     monkeypatch.setattr(build_module, "_TASK_MODELS", n_models)
 
 
@@ -380,7 +380,7 @@ def test_a_killed_build_is_continued_by_the_next(zoo, tmp_path, reference_rows):
         "import os, sys\n"
         "from onnxwire.catalog import build, workers\n"
         "module = sys.modules['onnxwire.catalog.build']\n"
-        "module._TASK_MODELS, module._GROUP_MODELS = 2, 2\n"  # the defaults are more than the folder contains
+        "module._TASK_MODELS, module._GROUP_MODELS = 2, 2\n"  # the folder has fewer models than the defaults
         "original_init = workers.Worker.__init__\n"
         "def init_and_print(self):\n"
         "    original_init(self)\n"

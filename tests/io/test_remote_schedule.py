@@ -53,7 +53,10 @@ def save_to_stream(address: str, path) -> list[int]:
 
 
 def diff_folders(address: str, path) -> list[int]:
-    """Return, for each difference of the models in folders a and b, its index plus its maximum distance minus 1."""
+    """Return, for each difference of the models in folders a and b, its index plus its maximum distance minus 1.
+
+    The distance is 1 if the values are right.
+    """
     differences = ow.diff(address, address.replace("/a/", "/b/"))
     return [int(difference.distance.max_abs) - 1 + i for i, difference in enumerate(differences)]
 
