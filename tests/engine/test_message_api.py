@@ -116,6 +116,7 @@ def evaluate(expression, m):
         "type(m).FromString(None)",
         "type(m).FromString(1)",
         'type(m).FromString(b"").ListFields()',
+        # The bytes encode the ir_version 1.
         'type(m).FromString(bytearray(b"\x08\1")).ir_version',
         'type(m).FromString(memoryview(b"\x08\1")).ir_version',
         "type(m)().ir_version",
