@@ -101,7 +101,7 @@ if is_traced:  # so that sys.settrace reports each line
     directives["linetrace"] = True
 
 
-def write_generated() -> None:
+def write_generated_files() -> None:
     """Write the files that are generated from `schema/`: the tables as literals, the stubs of the message classes, and
     `onnxwire.h`."""
     spec = importlib.util.spec_from_file_location("_generate", ROOT / "schema" / "generate.py")
@@ -110,7 +110,7 @@ def write_generated() -> None:
     generate.write(ROOT)
 
 
-def extension(name: str, source: str) -> Extension:
+def make_extension(name: str, source: str) -> Extension:
     """Return the extension module of a source, with its flags."""
     flags = [*(optimize_loops if name in LOOP_MODULES else optimize), *compile_args]
     depends = [*HEADERS, "setup.py"]
@@ -189,23 +189,23 @@ class BuildWithSwitch(build_py):
     """The command build_py. It also installs the .pth file into site-packages. This file reads the variable
     ONNXWIRE_DROPIN when Python starts."""
 
-    SWITCH = "onnxwire_dropin.pth"
+    PTH_FILE = "onnxwire_dropin.pth"
 
     def run(self) -> None:
         """Build the package, then copy the .pth file."""
         super().run()
-        self.copy_file(self.SWITCH, os.path.join(self.build_lib, self.SWITCH), preserve_mode=False)
+        self.copy_file(self.PTH_FILE, os.path.join(self.build_lib, self.PTH_FILE), preserve_mode=False)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
         """Return every file that is built."""
-        return [*super().get_outputs(include_bytecode), os.path.join(self.build_lib, self.SWITCH)]
+        return [*super().get_outputs(include_bytecode), os.path.join(self.build_lib, self.PTH_FILE)]
 
 
 # On macOS and Windows, the processes that translate the modules import this file.
 if __name__ == "__main__":
-    write_generated()
-    modules = [extension(".".join(path.with_suffix("").parts), str(path)) for path in MODULES]
+    write_generated_files()
+    modules = [make_extension(".".join(path.with_suffix("").parts), str(path)) for path in MODULES]
     setup(
-        ext_modules=[*modules, extension(SHARED, f"{SHARED.replace('.', '/')}.c")],
+        ext_modules=[*modules, make_extension(SHARED, f"{SHARED.replace('.', '/')}.c")],
         cmdclass={"build_ext": BuildFromCython, "build_py": BuildWithSwitch},
     )

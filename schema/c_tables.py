@@ -17,7 +17,10 @@ _MESSAGE, _ENUM = 11, 14
 
 
 def make_header(template: str, files: list, root: Path) -> str:
-    """Return the template of the header with its placeholders replaced by the names and data of the tables."""
+    """Return the template of the header with its placeholders replaced by the names and data of the tables.
+
+    files: the parsed tables, as `engine.table_text.parse` returns them. root: the folder of the repository.
+    """
     messages = [(file, message) for file in files for message in file.messages if not message.retired]
     enums = [(file, enum) for file in files for enum in file.enums if not enum.retired]
     return template.replace("/*TABLES*/", _name_declarations(messages)).replace(

@@ -53,8 +53,8 @@ def stop_driver(driver):
     driver.quit()
 
 
-# Sets `elements` to all elements that match a selector, and `texts` to their texts ("" for hidden elements). One script
-# replaces a call of WebDriver for each element, which would run a script of 50 kB.
+# Sets `elements` to all elements that match a selector, and `texts` to their texts ("" for hidden elements). WebDriver
+# would run a script of 50 kB for each element.
 VISIBLE_TEXTS = """
 const elements = [...document.querySelectorAll(arguments[0])];
 const texts = elements.map((element) =>
@@ -77,8 +77,8 @@ class Page:
         self._open(self.address)
 
     def reopen(self):
-        """Open the page again in the same tab, without stored settings. The key that the page received for the token in
-        the address is stored in that tab."""
+        """Open the page again in the same tab, without stored settings. The tab still stores the key that the server
+        exchanged for the token in the address."""
         address = self.address.partition("#")[0]
         if self.driver.current_url.startswith(address):
             # Without this, the browser would only follow a link within the page.

@@ -5,9 +5,9 @@
     python tests/fuzz_coverage.py --lines                    lines of each .pyx that the corpora reach
     python tests/fuzz_coverage.py --keep build/fuzz/corpus   also copy inputs of a folder to tests/corpus
 
-atheris runs libFuzzer's loop on C code that is compiled for it with ASan and UBSan. Findings are written to
-`build/fuzz`, with their inputs. The last two commands need a build with line tracing; the last one copies inputs that
-reach new lines.
+atheris runs libFuzzer's loop on C code that is compiled for it with ASan and UBSan. Inputs that cause faults
+are written to `build/fuzz`, with logs. The last two commands need a build with line tracing; the last one copies inputs
+that reach new lines.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ def run_in_child(name: str, seconds: int) -> tuple[int, int, int, str]:
     with log.open("w") as file:
         result = subprocess.run([str(part) for part in command], stdout=file, stderr=subprocess.STDOUT)
     text = log.read_text(errors="replace")
+    # Without final statistics, use the number of executions in the last progress line, such as "#1024 NEW cov: 7".
     runs = re.findall(r"number_of_executed_units: (\d+)", text) or re.findall(r"^#(\d+)", text, re.MULTILINE)
     edges = re.findall(r"cov: (\d+)", text)
     input_paths = dict.fromkeys(re.findall(r"Test unit written to (\S+)", text))

@@ -12,7 +12,7 @@ counts the instructions of its block:
 
     instructions.run("walks", "count_walk", 500)     # returns a number such as 6_031_159
 
-Callgrind is switched on at the first block. Code before that takes a tenth of the time that it takes afterwards.
+Callgrind is switched on at the first block. From then on, code takes ten times as long.
 """
 
 from __future__ import annotations

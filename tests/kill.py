@@ -37,7 +37,7 @@ LAYOUTS = {
     "data of the same name": ({"external": "w.data"}, {"external": "w.data"}),
     "a file for each tensor, of the same names": ({"external": "{name}"}, {"external": "{name}"}),
 }
-# The modules whose lines are events, besides system calls.
+# The files whose lines are events, in addition to system calls.
 TRACED_FILES = tuple(
     module.__file__ for module in (onnxwire.io.atomic_file, onnxwire.io.external_save, onnxwire.io.folder)
 )

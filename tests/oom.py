@@ -1,4 +1,4 @@
-"""Make each allocation of each operation fail once, as SQLite's tests do: `oom.py [--stride S] [NAME…]`.
+"""Make each allocation of each operation fail once, as SQLite's tests do: `oom.py [--stride S] [--burst B] [NAME…]`.
 
 Each trial makes a new state, and makes the n-th allocation of the operation fail; n is 1, 2, … up to the number of its
 allocations. A trial checks that the operation succeeded or raised MemoryError (or one of its `other_errors`); that the
@@ -73,7 +73,7 @@ class Trials:
         self.operation = operation
         self.folder = folder
         self.burst = burst
-        for _ in range(3):  # fills caches and free lists and runs imports, all of which happens only once
+        for _ in range(3):  # fills caches and free lists, and runs imports
             state = operation.make_state(folder)
             operation.run(state)
             content_after = operation.read_content(state)

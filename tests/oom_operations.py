@@ -226,7 +226,7 @@ def read_root(document: Any) -> None:
 
 
 def add_edit(name: str, run: Callable[[Any], object], *states: Callable[[], Any], **options: Any) -> None:
-    """Add an edit of three models: unedited, edited before, and with absent fields; or only of `states[0]()`."""
+    """Add an edit of three models: unedited, edited, and with absent fields; or only of `states[0]()`, if given."""
     only_ir_version = ModelProto(ir_version=8).SerializeToString()
     makers = {
         "": message_maker(),
@@ -422,10 +422,10 @@ class Pieces(ctypes.Structure):
 
 
 # Calls of the C API: `export_message` fills `PIECES` for a message, and the `release` of the pieces frees them.
-POINTER = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-CAPSULE = POINTER(("PyCapsule_GetPointer", ctypes.pythonapi))(onnxwire._c_api, b"onnxwire._c_api")
+GET_POINTER_TYPE = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+API_ADDRESS = GET_POINTER_TYPE(("PyCapsule_GetPointer", ctypes.pythonapi))(onnxwire._c_api, b"onnxwire._c_api")
 EXPORT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_uint, ctypes.c_void_p)(
-    Functions.from_address(CAPSULE).export_message
+    Functions.from_address(API_ADDRESS).export_message
 )
 PIECES = Pieces()
 PIECES_ADDRESS = ctypes.addressof(PIECES)

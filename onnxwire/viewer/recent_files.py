@@ -46,7 +46,7 @@ class RecentFiles:
         self._write([path, *(other_path for other_path in self.paths() if other_path != path)][:MAX_RECENT_FILES])
 
     def remove(self, path: str) -> None:
-        """Remove a path. No-op if the list does not contain it."""
+        """Remove a path, if the list contains it."""
         self._write([other_path for other_path in self.paths() if other_path != path])
 
     def _write(self, paths: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The start page: models opened by path or from uploaded bytes, and lists of recent files and of a folder's models."""
+"""The start page: files that are opened by path or uploaded, and lists of recent files and of a folder's models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from onnxwire.viewer.recent_files import RecentFiles
 from onnxwire.viewer.tensor_queries import TensorQueries
 
 MAX_UPLOAD_BYTES = 1 << 32
-"""Maximum size of a file that is dropped on the page; larger files are opened by their path."""
+"""Maximum size of an uploaded file; larger files are opened by their path."""
 MAX_OPENED = 16
 """Maximum number of open files."""
 _CHUNK_BYTES = 1 << 20  # number of bytes of an upload that are read at a time
@@ -113,7 +113,7 @@ class StartPage:
         while remaining_bytes:
             chunk = memoryview(read(min(remaining_bytes, _CHUNK_BYTES)))
             if not chunk:
-                raise EditError(f"the upload of {name} is incomplete; drop the file again")
+                raise EditError(f"the upload of {name} is incomplete; upload it again")
             remaining_bytes -= len(chunk)
             while chunk:
                 try:

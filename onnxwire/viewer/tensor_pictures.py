@@ -1,4 +1,4 @@
-"""Histograms and heat maps of tensors. By default, those of large tensors are computed from some of the elements."""
+"""Histograms and heat maps of tensors, which can be computed from some of the elements."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def heat_map(
     Returns values (row by row, None for a cell without finite elements or whose sum overflows), height and width in
     cells, shape of the slice, window, axes, at, low and high (the least and the greatest cell, None if there is none),
     read (the number of elements from which the cells were computed), nonfinite (how many of these are NaN or infinite)
-    and elements (of the window).
+    and elements (the number of elements of the window).
     Raises TensorError for strings, for axes that are equal or do not exist and for an index out of range, and the
     exceptions of `TensorProto.numpy`.
     """

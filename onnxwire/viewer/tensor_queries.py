@@ -25,7 +25,7 @@ class TensorQueries(FieldQueries):
 
         path: the path of the tensor, "" for a TensorProto that is the whole file. Returns path, name, data_type, shape,
         bytes, file, offset, location, doc_string, consumers ([]) and count, the number of consumers (0);
-        `Queries.tensor` lists those in a model. Raises PathError if there is no tensor.
+        `Queries.tensor` lists the consumers in a model. Raises PathError if there is no tensor.
         """
         tensor = self._resolve_tensor(path)
         info = describe(tensor, path)

@@ -81,8 +81,8 @@ class Uploads:
 
         name: the file name with its extension; length: the size in bytes; read: a function like the `read` method of a
         file.
-        Raises EditError for formats other than .npy and .safetensors, too many or too large files, a full disk, and
-        incomplete or damaged files.
+        Raises EditError for formats other than .npy and .safetensors, too many or too large files, files that cannot
+        be stored, and incomplete or damaged files.
         """
         name = os.path.basename(name.replace("\\", "/"))
         file_format = os.path.splitext(name)[1][1:].lower()

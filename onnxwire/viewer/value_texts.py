@@ -30,10 +30,10 @@ _MAX_BYTES = 24  # maximum number of shown bytes of a field in a row
 
 
 def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, max_chars: int = _MAX_CHARS) -> str:
-    """Return a value of a field as truncated text. value: an element of a repeated field, or the
-    Payload of an element that is a string or bytes.
+    """Return a value of a field as truncated text.
 
-    Without `value`, the text of a singular field is returned.
+    value: an element of a repeated field; strings and bytes may be given as `engine.payload.Payload`. Without `value`,
+    the text of a singular field is returned.
     """
     if value is None:
         value = message._payload(field.name) if field.is_span else getattr(message, field.name)

@@ -154,7 +154,7 @@ def test_tensors_that_inference_and_conversion_read_stay_in_the_model():
 
         result = result_of(apply_with_elements, model, convert, find_tensors_to_read, 0)
         assert result == result_of(convert, official_model), case.name
-    # The onnx package has no tests of Upsample, because current versions of the operators do not contain it.
+    # The onnx package has no tests of Upsample, because current operator sets do not contain it.
     assert op_types >= (READ_INPUTS.keys() | PROPAGATED_INPUTS.keys()) - {"Upsample"}
 
 

@@ -1,4 +1,4 @@
-"""Sessions of onnxruntime for models of onnxwire, also edited and huge ones. Outputs equal those of the saved files."""
+"""Sessions of onnxruntime for models of onnxwire, also for edited and huge ones; outputs equal those of saved files."""
 
 from __future__ import annotations
 

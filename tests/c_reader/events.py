@@ -41,7 +41,8 @@ class Reader:
         self._table_number = cache(lambda message_name: self._library.table_number(message_name.encode()))
 
     def table_name(self, number: int) -> str:
-        """Return the full name of the message of a table. number: index of the table, modulo the number of tables."""
+        """Return the full name of the message of a table. number: the index of the table, plus any multiple
+        of the number of tables."""
         return self._library.table_name(number).decode()
 
     def read(self, data: bytes, name: str, window: int = 0, *, is_one_pass: bool = False) -> bytes | None:

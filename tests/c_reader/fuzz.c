@@ -13,7 +13,7 @@ typedef struct outcome {
 } outcome;
 
 typedef struct changing_memory {
-    memory from;
+    memory source_memory;
     uint32_t n_calls, seed;
 } changing_memory;
 
@@ -21,7 +21,7 @@ typedef struct changing_memory {
 static int read_changing_memory(void *context, uint64_t offset, void *buffer, size_t size) {
     changing_memory *state = (changing_memory *)context;
     if (state->n_calls++ > 2000 + state->seed % 64) return 1;
-    if (read_memory(&state->from, offset, buffer, size) != 0) return 1;
+    if (read_memory(&state->source_memory, offset, buffer, size) != 0) return 1;
     state->seed = state->seed * 1664525u + 1013904223u; /* a linear congruential generator */
     if (size > 0 && state->seed >> 30 == 0) ((unsigned char *)buffer)[state->seed % size] = (unsigned char)(state->seed >> 16);
     return 0;
@@ -67,8 +67,8 @@ static outcome read_all(const uint8_t *data, size_t size, int table, size_t wind
     outcome result = {{NULL, 0, 0}, {OW_OK, 0}};
     ow_source source;
     unsigned char buffer[4096];
-    memory from;
-    open_memory(&source, &from, data, size, buffer, window);
+    memory source_memory;
+    open_memory(&source, &source_memory, data, size, buffer, window);
     write_events(&source, table, is_one_pass, &result.text);
     result.error = source.error;
     return result;
@@ -104,8 +104,8 @@ static void check_with_changing_reads(const uint8_t *data, size_t size, int tabl
     output text = {NULL, 0, 0};
     char path[40];
     size_t i;
-    state.from.bytes = data;
-    state.from.size = size;
+    state.source_memory.bytes = data;
+    state.source_memory.size = size;
     for (i = 0; i < size; i++) state.seed = state.seed * 31 + data[i];
     ow_open(&source, read_changing_memory, &state, size, buffer, sizeof buffer);
     write_events(&source, table, (int)(state.seed & 1), &text);
@@ -121,13 +121,13 @@ static void check_tensors_through_window(const uint8_t *data, size_t size, int t
     unsigned char buffer[64];
     uint64_t digest = 0, digest_in_memory = 0;
     ow_error error;
-    memory from = {NULL, 0, 0};
+    memory source_memory = {NULL, 0, 0};
     ow_source source;
     ow_message root;
     char path[40];
-    from.bytes = data;
-    from.size = size;
-    ow_open(&source, read_memory, &from, size, buffer, sizeof buffer);
+    source_memory.bytes = data;
+    source_memory.size = size;
+    ow_open(&source, read_memory, &source_memory, size, buffer, sizeof buffer);
     ow_root(&root, &source, table);
     read_tensors_and_paths(&root, &digest);
     error = source.error;

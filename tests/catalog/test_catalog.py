@@ -35,7 +35,7 @@ pytest.importorskip("xxhash")
 build_module = sys.modules["onnxwire.catalog.build"]
 
 
-def simple_model(number, weight=0.0):
+def numbered_model(number, weight=0.0):
     """Return a model of one node, whose operator and opset depend on the number. weight: the value of its weights."""
     node = helper.make_node(("Relu", "Neg", "Add")[number % 3], ["x", "w"], ["y"], f"node {number}")
     weights = [numpy_helper.from_array(np.full(300, weight, np.float32), "w")]
@@ -49,7 +49,7 @@ def zoo(tmp_path):
     folder = tmp_path / "zoo"
     (folder / "below").mkdir(parents=True)
     for number in range(9):
-        onnx.save(simple_model(number), folder / ("below" if number % 2 else ".") / f"m{number}.onnx")
+        onnx.save(numbered_model(number), folder / ("below" if number % 2 else ".") / f"m{number}.onnx")
     onnx.save(nested_model(), folder / "nested.onnx")
     return folder
 
@@ -151,7 +151,7 @@ def test_an_invalid_file_is_a_failure_and_does_not_end_the_build(zoo, tmp_path, 
     failures = {Path(row["model"]).name: row["error"] for row in sorted_rows(tmp_path / "out", "failures")}
     assert failures == {"bad.onnx": "DecodeError", "empty.onnx": "DecodeError", "loop.onnx": "SourceError"}
     assert len(sorted_rows(tmp_path / "out", "models")) == 10
-    (zoo / "bad.onnx").write_bytes(simple_model(1).SerializeToString())
+    (zoo / "bad.onnx").write_bytes(numbered_model(1).SerializeToString())
     (zoo / "empty.onnx").unlink()
     (zoo / "loop.onnx").unlink()
     summary = catalog.build([zoo], tmp_path / "out", workers=1, prune=True)
@@ -164,7 +164,7 @@ def test_names_that_are_not_utf8_are_written_with_backslashes(tmp_path):
     folder = tmp_path / "zoo"
     folder.mkdir()
     # b"\x08" is a tag without a value.
-    for name, data in ((b"good\xff.onnx", simple_model(1).SerializeToString()), (b"bad\xfe.onnx", b"\x08")):
+    for name, data in ((b"good\xff.onnx", numbered_model(1).SerializeToString()), (b"bad\xfe.onnx", b"\x08")):
         with open(os.path.join(os.fsencode(folder), name), "wb") as file:
             file.write(data)
     for _ in range(2):  # the second build reads the invalid file again
@@ -176,7 +176,7 @@ def test_names_that_are_not_utf8_are_written_with_backslashes(tmp_path):
 
 
 def test_a_source_with_a_lone_surrogate_becomes_a_failure_with_valid_text(tmp_path):
-    onnx.save(simple_model(1), tmp_path / "m.onnx")
+    onnx.save(numbered_model(1), tmp_path / "m.onnx")
     summary = catalog.build([tmp_path / "m.onnx", f"{tmp_path}/\ud800.onnx"], tmp_path / "out", workers=1)
     assert summary.read == 1
     assert [Path(model).name for model in summary.failures] == [r"\ud800.onnx"]
@@ -193,7 +193,7 @@ def test_two_names_never_share_their_rows(tmp_path):
     paths = [os.path.join(os.fsencode(folder), name) for name in names]
     for number, path in enumerate(paths):
         with open(path, "wb") as file:
-            file.write(simple_model(number).SerializeToString())
+            file.write(numbered_model(number).SerializeToString())
     catalog.build([folder], tmp_path / "out", workers=1)
     first_rows = sorted_rows(tmp_path / "out", "models")
     assert len({row["model"] for row in first_rows}) == len(names)
@@ -220,9 +220,9 @@ def test_unchanged_models_are_not_read_again(zoo, tmp_path, monkeypatch):
 def test_changed_models_are_read_again_and_missing_ones_are_pruned(zoo, tmp_path):
     out = tmp_path / "out"
     catalog.build([zoo], out, workers=1)
-    onnx.save(simple_model(5, weight=1.0), zoo / "m0.onnx")
+    onnx.save(numbered_model(5, weight=1.0), zoo / "m0.onnx")
     (zoo / "m2.onnx").unlink()
-    onnx.save(simple_model(20), zoo / "new.onnx")
+    onnx.save(numbered_model(20), zoo / "new.onnx")
     summary = catalog.build([zoo], out, workers=1)
     assert (summary.read, summary.unchanged, summary.pruned) == (2, 8, 0)
     assert len(sorted_rows(out, "models")) == 11
@@ -257,12 +257,12 @@ def test_sources_that_name_no_model_are_rejected(tmp_path):
 def test_folders_may_be_nested_deeper_than_the_recursion_limit(tmp_path, monkeypatch, capfd):
     folder = tmp_path / "zoo"
     folder.mkdir()
-    (folder / "top.onnx").write_bytes(simple_model(0).SerializeToString())
+    (folder / "top.onnx").write_bytes(numbered_model(0).SerializeToString())
     monkeypatch.chdir(folder)
     for _ in range(1500):  # a path of 3,000 bytes: systems allow 4,096
         os.mkdir("a")
         os.chdir("a")
-    Path("m.onnx").write_bytes(simple_model(1).SerializeToString())
+    Path("m.onnx").write_bytes(numbered_model(1).SerializeToString())
     os.chdir(folder)
     recursion_limit = sys.getrecursionlimit()
     sys.setrecursionlimit(1000)  # other libraries may have raised it in this process
@@ -293,7 +293,7 @@ def test_folders_may_be_nested_deeper_than_the_recursion_limit(tmp_path, monkeyp
 
 
 def set_task_size(monkeypatch, n_models):
-    """Set the maximum number of models of a task. The default is 64, more than the folder contains."""
+    """Set the maximum number of models of a task. The default is 64, more than the folder has."""
     monkeypatch.setattr(build_module, "_TASK_MODELS", n_models)
 
 
@@ -347,7 +347,7 @@ def test_no_model_is_lost_or_duplicated_if_a_worker_is_killed(zoo, tmp_path, ref
 
 
 def test_a_model_that_ends_every_process_is_a_failure(zoo, tmp_path, monkeypatch):
-    onnx.save(simple_model(1), zoo / "poison.onnx")  # `read_or_die` kills the process at this name
+    onnx.save(numbered_model(1), zoo / "poison.onnx")  # `read_or_die` kills the process at this name
     monkeypatch.setattr(engines, "read_models", worker_functions.read_or_die)
     summary = catalog.build([zoo], tmp_path / "out", workers=2)
     assert [Path(model).name for model in summary.failures] == ["poison.onnx"]
@@ -356,7 +356,7 @@ def test_a_model_that_ends_every_process_is_a_failure(zoo, tmp_path, monkeypatch
 
 
 def test_a_task_is_repeated_if_its_worker_is_killed(zoo, tmp_path, monkeypatch):
-    onnx.save(simple_model(1), zoo / "fragile.onnx")  # `read_or_die` kills the process at the first read of this name
+    onnx.save(numbered_model(1), zoo / "fragile.onnx")  # `read_or_die` kills the process at the first read of this name
     monkeypatch.setattr(engines, "read_models", worker_functions.read_or_die)
     set_task_size(monkeypatch, 2)
     summary = catalog.build([zoo], tmp_path / "out", workers=2)
@@ -380,7 +380,7 @@ def test_a_killed_build_is_continued_by_the_next(zoo, tmp_path, reference_rows):
         "import os, sys\n"
         "from onnxwire.catalog import build, workers\n"
         "module = sys.modules['onnxwire.catalog.build']\n"
-        "module._TASK_MODELS, module._GROUP_MODELS = 2, 2\n"  # the defaults are more than the folder contains
+        "module._TASK_MODELS, module._GROUP_MODELS = 2, 2\n"  # the folder has fewer models than the defaults
         "original_init = workers.Worker.__init__\n"
         "def init_and_print(self):\n"
         "    original_init(self)\n"

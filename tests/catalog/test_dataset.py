@@ -100,7 +100,7 @@ def test_small_groups_are_merged_and_the_number_of_groups_stays_small(tmp_path, 
 def test_equal_changes_do_not_write_more_and_more_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(dataset, "_LEVEL_BYTES", 1)
-    monkeypatch.setattr(dataset, "_GROUP_BYTES", 2)  # groups above the limit are not merged
+    monkeypatch.setattr(dataset, "_GROUP_BYTES", 2)  # so that no group is merged
     names = [f"model {number * 7919 % 4096}" for number in range(4096)]  # every number up to 4095, in another order
     with Dataset(str(tmp_path)) as data:
         for start in range(0, 4096, 512):

@@ -1,4 +1,4 @@
-"""Hostile and damaged catalogs: names in them are not used as SQL or paths. Faults are one-line errors or repaired."""
+"""Hostile and damaged catalogs: names in them are not used as SQL or paths; faults are repaired or reported."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ def removal(*models, rows=None):
 
 # The line of the journal that announces a file before it is written.
 ANNOUNCEMENT = {"create": [ID]}
+# Fault → lines of a journal, the last of which is invalid.
 INVALID_LINES = {
     "a table that is SQL": [ANNOUNCEMENT, addition({"rows": {"a\" as select 1; copy (select 1) to 'x'; --": 1}})],
     "a table in another folder": [ANNOUNCEMENT, addition({"rows": {"../models": 1}})],

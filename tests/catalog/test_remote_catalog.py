@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 
 def all_bytes(pieces):
-    """Return the contents of a file, a Pieces, as bytes."""
+    """Return all bytes of a Pieces."""
     return pieces.read(0, pieces.size)
 
 

@@ -80,7 +80,7 @@ def test_columns_of_long_files_are_read_in_ranges(tmp_path) -> None:
     schema = arrow_schema("models")
     columns = {field.name: pa.nulls(len(names), field.type) for field in schema}
     columns |= {"model": pa.array(names), "nodes": pa.array(range(len(names)), pa.int64())}
-    # The multiples of a large number are texts that compress badly, so that the file is long.
+    # The hexadecimal multiples of a large number compress badly, so that the file is long.
     columns["producer_name"] = pa.array([f"{i * 2654435761:x}" * 4 for i in range(len(names))])
     with Dataset(str(tmp_path / "out")) as data:
         data.change(dict.fromkeys(names, State(1, 1, False, False, {})), {"models": pa.table(columns, schema=schema)})

@@ -81,7 +81,7 @@ def test_referenced_values_stay_attached_while_elements_are_added(reference):
 
 def test_random_programs_that_add_and_edit_produce_the_official_bytes():
     def run_program(package, seed):
-        """Make 300 random edits of a new graph; return its encoding."""
+        """Make up to 300 random edits of a new graph; return its encoding."""
         rng = random.Random(seed)
         graph, references = package.GraphProto(), []
         for i in range(300):

@@ -1,4 +1,4 @@
-"""Messages are read as in the official runtime. Further tests are of arrays, closing and threads."""
+"""Messages are read as in the official runtime. Further tests cover arrays, closing and threads."""
 
 from __future__ import annotations
 
@@ -116,6 +116,7 @@ def evaluate(expression, m):
         "type(m).FromString(None)",
         "type(m).FromString(1)",
         'type(m).FromString(b"").ListFields()',
+        # The bytes encode the ir_version 1.
         'type(m).FromString(bytearray(b"\x08\1")).ir_version',
         'type(m).FromString(memoryview(b"\x08\1")).ir_version',
         "type(m)().ir_version",
@@ -787,7 +788,7 @@ def run_in_threads(function):
 
 
 def all_values(message):
-    """Return all values in a message, as tuples and lists."""
+    """Return all fields in a message, as nested lists of pairs (name, value)."""
     values = []
     for field, value in message.ListFields():
         if field.message_type is not None:
@@ -882,7 +883,7 @@ def test_reading_and_closing_in_threads_raise_only_closed_and_in_use_errors(_):
 # --- further cases
 
 
-def test_enum_names_accept_numpy_integers():
+def test_an_enum_wrapper_accepts_numpy_integers():
     assert onnxwire.TensorProto.DataType.Name(np.int64(1)) == "FLOAT"
     with pytest.raises(TypeError):
         onnxwire.TensorProto.DataType.Name("1")

@@ -150,7 +150,7 @@ def _lfs_entry(data: bytes) -> dict[str, object]:
 
 
 class FakeHub:
-    """A context manager of the Hub and the CDN; `url` is the address of the Hub, `hub` the state."""
+    """A context manager of the Hub and the CDN; `url` is the address of the Hub, `hub` the HubState."""
 
     def __init__(self, files: dict[str, dict[str, bytes]]) -> None:
         self.hub = HubState(files)

@@ -171,7 +171,7 @@ def test_closing_releases_files_and_mappings(path: Path, mmap: bool) -> None:
 
 @needs_proc
 @both_mmap_modes
-def test_a_garbage_collected_model_releases_its_files(path: Path, mmap: bool) -> None:
+def test_a_model_without_references_releases_its_files(path: Path, mmap: bool) -> None:
     n_before = count_descriptors()
     load_initializer(path, mmap=mmap).numpy()
     assert count_descriptors() == n_before

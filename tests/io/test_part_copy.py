@@ -156,7 +156,7 @@ with ow.load("s3://bucket/a b/from.onnx", storage_options={options!r}) as messag
 
 
 def test_the_abort_of_an_upload_is_repeated_until_the_upload_is_gone() -> None:
-    answers, methods = [500, 503, 204, 404], []  # the program sends up to six requests, until a 4xx answer
+    answers, methods = [500, 503, 204, 404], []  # `_GUARD` sends up to six requests, until a 4xx answer
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_DELETE(self) -> None:

@@ -16,7 +16,7 @@ import onnxwire as ow
 from onnxwire.io.remote.address import parse_address, shown_address
 
 SECRET = "Hunter2Secret"
-# Passwords before they are percent-encoded.
+# Passwords without percent-encoding.
 PASSWORDS = [
     f"{SECRET}", f"{SECRET}/{SECRET}", f"12/{SECRET}", f"/{SECRET}", f"{SECRET}@{SECRET}", f"{SECRET}:{SECRET}",
     f"{SECRET}%{SECRET}", f"{SECRET}%2F", f"{SECRET}#{SECRET}", f"{SECRET}?{SECRET}", f"12?{SECRET}", f"12#{SECRET}",

@@ -53,7 +53,10 @@ def save_to_stream(address: str, path) -> list[int]:
 
 
 def diff_folders(address: str, path) -> list[int]:
-    """Return, for each difference of the models in folders a and b, its index plus its maximum distance minus 1."""
+    """Return, for each difference of the models in folders a and b, its index plus its maximum distance minus 1.
+
+    The distance is 1 if the values are right.
+    """
     differences = ow.diff(address, address.replace("/a/", "/b/"))
     return [int(difference.distance.max_abs) - 1 + i for i, difference in enumerate(differences)]
 
@@ -76,7 +79,7 @@ def test_payloads_of_many_files_are_requested_together(read, tmp_path) -> None:
             if state.requests[-1].path.endswith(".bin"):
                 state.barrier = threading.Barrier(4) if state.barrier is None else state.barrier
 
-        # From the first payload on, a request is answered only once three more have arrived.
+        # From the first payload on, requests are answered in groups of four.
         server.state.on_request = set_barrier
         assert read(f"{server.url}/a/m.onnx", tmp_path / "m.onnx") == list(range(8))
 

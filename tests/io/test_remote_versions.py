@@ -19,7 +19,7 @@ MODIFICATION_TIME = datetime.datetime(2025, 6, 2, 10, 0, 0, tzinfo=datetime.UTC)
 
 def make_version(number: int) -> Pieces:
     """Return a version of a model of about 6 MB. All versions have the same structure and different weights."""
-    # The fields are initializer (5) of the graph, and ir_version (1), whose value is 9, and graph (7) of the model.
+    # The fields are initializer (5) of the graph, and ir_version (1, value 9) and graph (7) of the model.
     graph = []
     for i, size in enumerate(SIZES):
         tensor_start = tensor_head(f"weight{i}", size)

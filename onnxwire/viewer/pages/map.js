@@ -10,9 +10,9 @@ import { Frame, TITLE_HEIGHT, flatten } from "./map_scene.js";
 const ANIMATION_MS = 180; // duration of an animation in milliseconds
 const MAX_FREE_NODES = 8; // maximum number of nodes beside a single group that is opened automatically
 const MAX_AUTO_OPENED = 8; // maximum number of nested groups that are opened automatically
-const MAX_PIXELS = 64e6; // maximum number of pixels of a saved picture
-const MAX_SIDE = 16_000; // maximum width and height in pixels of a saved picture, which every browser can draw
-const CARD_WIDTH = 318; // width in pixels of the card with its margins, as in page.css
+const MAX_PIXELS = 64e6; // maximum number of pixels of a saved PNG
+const MAX_SIDE = 16_000; // maximum width and height in pixels of a saved PNG, which every browser can draw
+const CARD_WIDTH = 318; // width in pixels of the left part of the map in which the card is shown; see #map-card of page.css
 const MIN_WIDTH_BESIDE_CARD = 720; // on a narrower map, in pixels, the card covers boxes
 const MIN_WIDTH_WITH_OVERVIEW = 760; // minimum width in pixels of a map with the overview
 const MIN_REVEAL_SCALE = 0.55; // at a smaller scale, revealing a box changes the scale
@@ -397,7 +397,7 @@ export class MapView {
     return this.moveCamera(newCamera, isMoving);
   }
 
-  /** Return the innermost box at a point of the canvas, else null. An open group is returned only at its title or, if that is above the view, at the upper edge of the view. */
+  /** Return the innermost box at a point of the canvas, or null if there is none; for an open group outside of its title, also null. */
   boxAt(canvasX, canvasY) {
     if (!this.scene) return null;
     const { x, y, scale } = this.camera;

@@ -64,7 +64,7 @@ function barCell(share) {
 
 const MAX_LISTED_OPERATORS = 24;
 
-/** Return a card with the operators and their counts, the most frequent first. */
+/** Return a card with the most frequent operators and their counts. */
 function operatorsCard(rows) {
   const maxCount = Math.max(...rows.map((row) => row.count), 1);
   return html("section", { class: "card", id: "operators" }, html("h2", {}, "Operators"), html("table", {}, ...rows.slice(0, MAX_LISTED_OPERATORS).map((row) =>

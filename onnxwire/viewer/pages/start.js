@@ -1,4 +1,4 @@
-// The start page: open a file by its path, by dropping it, or from a list.
+// The start page: open a file by its path, by uploading it, or from a list.
 
 import { ask, startSession, html, send, sendFile, sizeText } from "./api.js";
 
