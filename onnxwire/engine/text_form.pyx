@@ -67,7 +67,7 @@ cdef class TextBuffer:
     cdef char* p
     cdef char* end
     cdef object write            # called with pieces of the text; None to collect all of it
-    cdef object summary          # called with a message; returns (names of fields to omit, comment) or None; or None
+    cdef object summary          # maps a message to (names of fields to omit, comment) or None; None for no omissions
     cdef object unknown_fields   # yields the unknown fields of a message as lines or (label, buffer); None to omit them
     cdef NumberStyle number_style
     cdef bint is_ascii           # escape characters that are not ASCII
