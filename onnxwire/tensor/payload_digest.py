@@ -1,4 +1,4 @@
-"""Update digests with tensors' payloads. External payloads are read in chunks."""
+"""Update digests with tensors' payloads. Payloads in files and on servers are read in chunks."""
 
 from __future__ import annotations
 
