@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _CHUNK_BYTES = 1 << 23  # bytes written to a file object at a time
-_MAX_BYTES_IN_MEMORY = 1 << 26  # a larger encoding is written to a temporary file
+_MAX_BYTES_IN_MEMORY = 1 << 26  # an encoding of this size or more is written to a temporary file
 _MAX_ALIGNMENT = 1 << 30  # the size of the largest memory pages
 
 DEFAULT_THRESHOLD = 1024
