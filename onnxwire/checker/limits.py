@@ -3,8 +3,8 @@
 # Default of `--limit`: the number of problems of one rule that the command stores; further ones are counted.
 MAX_PROBLEMS_PER_RULE = 10_000
 
-# The maximum number of messages that the repairs of one `find_fixes` call edit; further repairs may remove any number
-# of entries. An edit takes about 200 bytes of memory.
+# The maximum number of messages that the repairs of one `find_fixes` call edit; the number of removed entries is not
+# limited. An edit takes about 200 bytes of memory.
 MAX_CHANGES = 50_000
 
 # The maximum number of unknown operator names for which similar names are searched; each search takes a millisecond.

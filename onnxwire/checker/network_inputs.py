@@ -1,4 +1,4 @@
-"""Tests constant inputs and attributes of the operators of networks: convolution, quantization, attention, search.
+"""Tests constant inputs and attributes of operators of networks, such as convolution, quantization, attention.
 
 This module has further inspectors (see constant_inputs.py), for operators of ONNX and of com.microsoft.
 Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.

@@ -53,8 +53,8 @@ def install(*, map_above: int | None = None) -> None:
 
     `onnx.load` maps files and `onnx.save` streams them. If the protobuf package is installed, the classes are also
     subclasses of `google.protobuf.message.Message`; otherwise `onnx` works without it. While the switch is installed,
-    reading a field returns the same message object as long as it is referenced, and parsing verifies all bytes at once,
-    as protobuf does. No-op if the switch is installed.
+    reading a field returns the same message object as long as it is referenced, parsing verifies all bytes at once, and
+    numpy copies sequences of numbers, as with protobuf. No-op if the switch is installed.
     map_above: files with more bytes are mapped, smaller ones are read; by default the variable
     ONNXWIRE_DROPIN_MAP_ABOVE, else 16 MiB.
     Raises FieldValueError if this limit is not a number of bytes, and ImportError if `onnx` was imported before. Warns

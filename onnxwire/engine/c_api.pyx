@@ -54,7 +54,7 @@ from onnxwire.errors import FieldTypeError, FieldValueError
 
 
 cdef struct File:
-    # A mapped file that contains bytes of pieces, and its state when the pieces were made.
+    # A mapped file that contains bytes of pieces, and its state when it was opened.
     PyObject* document           # borrowed; an object in `Export.owners` keeps it alive
     int descriptor
     OwFileState state

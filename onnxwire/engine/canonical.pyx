@@ -44,7 +44,8 @@ cdef bint has_canonical_records(const Table* table, const uint8_t* p, const uint
 
     Canonical records have the shortest tags, lengths and numbers. They are in the order of their field numbers,
     followed by unknown fields, whose values are not checked. A singular field has at most one record, a packed field at
-    most one run, and a oneof at most one member. Members of two oneofs are canonical, but the result is False.
+    most one run, and a oneof at most one member. The result is False also for members of two oneofs, although
+    they may be canonical.
     """
     cdef const uint8_t* record
     cdef const uint8_t* value

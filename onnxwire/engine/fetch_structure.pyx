@@ -15,7 +15,7 @@ from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.partial cimport LONG_BYTES, N_PARTIAL, PartialMemory, memory_of
 from onnxwire.engine.table cimport MESSAGE, STRING, find_field
 
-cdef uint64_t NO_LIMIT = <uint64_t>-1  # as a length from which values are skipped: no value is skipped
+cdef uint64_t NO_LIMIT = <uint64_t>-1  # the skip length for values that are never skipped
 
 cdef enum:
     MAX_HEAD_BYTES = 32      # upper bound of the bytes of a tag with the length or number after it

@@ -1,4 +1,4 @@
-/* Reads of short ranges of a mapped file, and requests for the ranges that will be read next.
+/* Reads of headers, the bytes that follow long values of a mapped file, and requests for the next headers.
  *
  * The functions that read return the number of bytes that were read, or -1.
  */

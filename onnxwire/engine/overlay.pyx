@@ -148,7 +148,7 @@ cdef size_t N_ABSENT = 0
 
 
 cdef inline PyObject** bucket_of(const AbsentKey* key) noexcept:
-    """Return the first link of the chain that has a key, by a multiplicative hash."""
+    """Return the bucket of a key, the first link of its chain, by a multiplicative hash."""
     cdef uint64_t mixed = <uint64_t><size_t>key.owner * <uint64_t>0x9E3779B97F4A7C15
     mixed = (mixed ^ <uint64_t><size_t>key.address) * <uint64_t>0xC2B2AE3D27D4EB4F
     mixed = (mixed ^ <uint64_t><size_t>key.field) * <uint64_t>0x9E3779B97F4A7C15
@@ -346,7 +346,7 @@ cdef class Elements:
             return
         self.move_gap(max(start, min(<Py_ssize_t>self.gap_at, stop)))
         if more > self.gap:
-            # Add half of the free memory at the end, so that the gap is refilled only a few times before it is used up.
+            # Enlarge the gap by at least half of the free memory at the end, so that it is enlarged only a few times.
             n_added = max(more - self.gap, free_at_end(self) >> 1)
             memmove(
                 element_at(self, stop) + n_added, element_at(self, stop),

@@ -67,7 +67,7 @@ cdef class TextBuffer:
     cdef char* p
     cdef char* end
     cdef object write            # called with pieces of the text; None to collect all of it
-    cdef object summary          # from a message: (names of fields to omit, comment), or None; None to write all fields
+    cdef object summary          # maps a message to (names of fields to omit, comment) or None; None for no omissions
     cdef object unknown_fields   # yields the unknown fields of a message as lines or (label, buffer); None to omit them
     cdef NumberStyle number_style
     cdef bint is_ascii           # escape characters that are not ASCII
@@ -96,7 +96,7 @@ cdef class TextBuffer:
         return 0
 
     cdef int flush(self) except -1:
-        """Pass the text on; other code may run."""
+        """Pass the text to `write`; other code may run."""
         cdef Py_ssize_t n = self.p - self.start
         if n:
             self.p = self.start
@@ -104,7 +104,7 @@ cdef class TextBuffer:
         return 0
 
     cdef int flush_if_long(self) except -1:
-        """Pass the text on if it has MIN_FLUSH_BYTES; other code may run."""
+        """Pass the text to `write` if it has MIN_FLUSH_BYTES; other code may run."""
         if self.write is not None and self.p - self.start >= MIN_FLUSH_BYTES:
             self.flush()
         return 0

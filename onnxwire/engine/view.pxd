@@ -131,7 +131,7 @@ cdef inline int check_source(PyObject* document, PyObject* owner) except -1:
 
 
 cdef inline object bytes_at(PyObject* document, const uint8_t* p, uint64_t n, PyObject* owner):
-    """Return the value of a bytes field; document: the message's; owner: as for `text_at`."""
+    """Return the value of a bytes field; document: that of the message's bytes; owner: as for `text_at`."""
     if owner != NULL and PyBytes_CheckExact(<object>owner):
         return <object>owner
     if n >= LONG_BYTES:

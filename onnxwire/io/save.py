@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _CHUNK_BYTES = 1 << 23  # bytes written to a file object at a time
-_MAX_BYTES_IN_MEMORY = 1 << 26  # a larger encoding is written to a temporary file
+_MAX_BYTES_IN_MEMORY = 1 << 26  # an encoding of this size or more is written to a temporary file
 _MAX_ALIGNMENT = 1 << 30  # the size of the largest memory pages
 
 DEFAULT_THRESHOLD = 1024
@@ -78,9 +78,9 @@ def save(
     memory. path: the file to write. An old file there is replaced atomically once the new one is on disk. It may be the
     file that the message was loaded from, whose views stay valid. Permissions are preserved, symbolic links followed,
     and pipes and devices written directly. A file that can't be replaced, because it is a mount point or its folder is
-    read-only, is overwritten; this is not atomic, but its old contents are restored if writing fails. path may also be
-    a binary file object, which is written to and not closed; if its `write` returns None or 0, SaveError reports the
-    number of bytes written.
+    read-only, is overwritten (except on Windows); this is not atomic, but its old contents are restored if writing
+    fails. path may also be a binary file object, which is written to and not closed; if its `write` returns None or 0,
+    SaveError reports the number of bytes written.
     deterministic: as for SerializeToString. progress: called with the number of bytes written so far and in total.
 
     external: where to store the payloads of tensors. By default they stay inline, or in their external data files.

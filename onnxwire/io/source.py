@@ -121,7 +121,8 @@ def _map_descriptor(descriptor: int, name: str, may_map: bool) -> Document:
     if status.st_size == 0:
         return Document(b"", name)
     mapping = map_file(descriptor, status.st_size)
-    # The descriptor stays open: `save` copies data directly between files, and each read checks for changed files.
+    # The descriptor stays open for `save`, which copies data directly between files, and for checks that the file is
+    # unchanged.
     return Document(mapping, name, mapping, os.dup(descriptor))
 
 

@@ -19,7 +19,7 @@ def make_inline(tensor: TensorProto) -> None:
 
 
 def clear_elements(tensor: TensorProto) -> None:
-    """Remove a tensor's elements from all fields that can store them. The segment of a chunk is not removed."""
+    """Remove a tensor's elements from all fields that can store them. The field `segment` is not removed."""
     for field in ("raw_data", *FIELDS, "external_data", "data_location"):
         tensor.ClearField(field)  # type: ignore[arg-type]
 

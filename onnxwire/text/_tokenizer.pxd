@@ -13,7 +13,7 @@ cdef class Entry:
     cdef str oneof       # None without a oneof
     cdef object field
     cdef object convert  # a function that converts a token or JSON value to a value, or raises ValueError
-    cdef dict table      # the table of the message that is the value; None until one occurs
+    cdef dict table      # of a message field: the entries of the message's fields by name; None until a value occurs
     cdef int type        # of the field, such as STRING
     cdef bint is_repeated
     cdef int64_t minimum, maximum  # of an integer field; minimum > maximum for other types

@@ -42,7 +42,7 @@ class DimensionChanges:
     count: the number of changed dimensions in types. cleared: names of values with a dimension that was an expression
     of a changed variable, such as `2*batch`, and is now unknown; if another type has such a dimension, its path.
     constants: descriptions of constant shapes that contain the old size at the index of a changed dimension, such as
-    "Reshape NODE: INPUT = [1, -1]". unknown: names of values whose shape was removed and could not be inferred.
+    "Reshape NODE: INPUT = [1, -1]". unknown: names of values whose shape was removed and not inferred.
     scopes: paths of subgraphs in which a changed variable is another dimension; they are unchanged. reason: why shapes
     were not inferred, or "".
     """
@@ -71,11 +71,12 @@ def change_dimensions(
     an initializer.
     If the dimension of an input is a variable, the variable changes in the main graph and its subgraphs, except in
     bodies of Loop and Scan in which it is another dimension. If a dimension that is a number or unknown changes, the
-    shapes of all values except inputs and initializers are removed, since each may depend on the dimension.
+    shapes of all values except the model's inputs and initializers are removed, since each may depend on it.
     infer: whether to infer shapes with the onnx package.
     Functions are unchanged, because variables in functions are independent. Returns the model, a new one after
-    inference, and the changes. Raises PathError for a variable or input that does not exist, EditError for changes that
-    contradict each other, sizes that no dimension can have, and names of variables that are not identifiers.
+    inference, and the changes. Raises PathError for a variable, input or dimension that does not exist, EditError for
+    changes that contradict each other, sizes that no dimension can have, and names of variables that are not
+    identifiers.
     """
     plan = _Plan(model)
     for old, new in (renames or {}).items():
@@ -139,7 +140,7 @@ class _Plan:
         """Add a new value of a variable. Raises PathError for an absent variable, EditError for a second value."""
         if old not in self.variables:
             variables = ", ".join(list(self.variables)[:20])
-            variables_text = f"the variables are {variables}" if variables else "the model has no variables"
+            variables_text = f"variables of the model: {variables}" if variables else "the model has no variables"
             hint = did_you_mean(old, self.variables) or f"; {variables_text}"
             reason = f"there is no dimension variable of this name{hint}; a dimension of an input is input:NAME[INDEX]"
             raise PathError(reason, old[:200], self.model._document.name)

@@ -61,7 +61,7 @@ class Connections:
         return ("input" if name in self.inputs else "outer"), ""
 
     def used_values(self, node: NodeProto, index: int) -> list[str]:
-        """Return the values that a node uses without duplicates, captured values last.
+        """Return the values that a node uses, without duplicates, captured values last.
 
         index: the index of the node in the graph.
         """
@@ -190,11 +190,11 @@ def _connect(
     connections: Connections,
     index: int,
     numbers: dict[int, int],
-    is_focus: bool,
+    is_central: bool,
 ) -> None:
     """Add the edges that lead to a node's box, and boxes for values that no node produces and for outputs.
 
-    index: the index of the node. numbers: the indices of the boxes of nodes, by index of the node. is_focus: whether
+    index: the index of the node. numbers: the indices of the boxes of nodes, by index of the node. is_central: whether
     this is the central node, whose weights are drawn.
     """
     boxes = drawing.boxes
@@ -207,8 +207,8 @@ def _connect(
             box.hidden += source not in numbers or not drawing.add_edge(numbers[source], number, name)
             continue
         kind, element_path = connections.origin(name, path)
-        if kind == "weight" and (not is_focus or n_weights >= _MAX_WEIGHTS):
-            box.hidden += is_focus
+        if kind == "weight" and (not is_central or n_weights >= _MAX_WEIGHTS):
+            box.hidden += is_central
             continue
         n_weights += kind == "weight"
         value_number = drawing.add_value_box(kind, name, element_path, limit)

@@ -189,7 +189,7 @@ def _is_like_onnx(domain: str) -> bool:
 
 
 def _namesakes(facts: Facts) -> Any:
-    """Return whether each function has the name of an operator of ONNX or onnxruntime, and another domain."""
+    """Return whether each function has the name of an operator of ONNX or com.microsoft, but is in neither domain."""
     functions = facts.FunctionProto
     operator_names = {name for _, name in operators().versions} | _contrib_operators()
     is_standard_domain = facts.are_among(functions.domain, ("", "ai.onnx", "com.microsoft", *operators().domain_names))

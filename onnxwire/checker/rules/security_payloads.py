@@ -30,7 +30,7 @@ from onnxwire.messages import AttributeProto, TensorProto
 
 _PAGE_BYTES = 4096
 _ZIP_END_BYTES = 22  # size of the end record of a ZIP archive's directory without a comment
-_LONG_BYTES = 1 << 16  # longer values of remote files are not resident
+_LONG_BYTES = 1 << 16  # values of remote files are not resident from this size on
 _MAX_REMOTE_PREFIXES = 16  # maximum number of ranges of a remote file that are fetched
 _MAX_TEXT_BYTES = 1 << 16  # number of bytes of a text that are searched
 _MIN_UNUSED_BYTES = 1 << 16  # minimum size, alone or together, of unused tensors or functions that are reported

@@ -104,7 +104,7 @@ def _check_counts(facts: Facts, field: str, fault: int) -> Iterator[Finding]:
 
 
 class _ValueColumns:
-    """The columns of messages about elements of NodeProto.input or NodeProto.output, as functions of the row."""
+    """Methods that return, for a row of NodeProto.input or NodeProto.output, the values that messages contain."""
 
     def __init__(self, facts: Facts, field: str) -> None:
         self.check: SignatureCheck = facts.derive(SignatureCheck)

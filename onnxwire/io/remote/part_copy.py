@@ -39,8 +39,8 @@ _PRESIGNED_SECONDS = 604_800  # the longest validity of a presigned request
 
 # A program that reads a presigned request to abort the upload, and sends the request if its pipe is closed without a
 # second line. A server may fail while it receives a part, or store parts that arrive after the first request. So the
-# request is sent up to six times, until the server rejects it because the upload does not exist. Source: Amazon S3
-# API, AbortMultipartUpload.
+# request is sent up to six times, until the server rejects it, as it does if the upload does not exist. Source: Amazon
+# S3 API, AbortMultipartUpload.
 _GUARD = """
 import sys, time, urllib.error, urllib.request
 url = sys.stdin.readline().strip()

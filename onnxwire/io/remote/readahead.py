@@ -3,8 +3,8 @@
 A walk that skips long values costs round trips, not bytes: at 30 ms a trip and 100 MB/s, a trip takes as long as 3 MB.
 Therefore the next offsets are predicted from the values found so far, and fetched with the current request. The layers
 of a model contain tensors of the same sizes, so if the last few sizes have occurred before, the sizes that followed
-them will probably follow again. Unless the last predictions were right, known sizes are also tried in any order. A
-wrong prediction costs only its bytes.
+them will probably follow again. Unless recent predictions were mostly right, known sizes are also tried in any order.
+A wrong prediction costs only its bytes.
 
 If predictions fail, and the walk advances by fewer bytes per trip than could be read in that time, the file is read in
 large ranges (windows) instead. A file of up to 64 MiB is also read in windows if its values are so dense that a request
@@ -25,8 +25,8 @@ _MAX_GUESSED_BYTES = 1 << 19
 
 _TRIP_BYTES = 3_000_000  # bytes that could be read in the time of one trip
 _DENSE_BYTES = 1 << 17  # distance of values up to which reading on is as fast as a correctly predicted request
-_MIN_TRIPS = 4  # trips before a window if more than _LAST_WINDOW_BYTES are left; they reveal the sizes of values
-_FIRST_WINDOW_BYTES, _LAST_WINDOW_BYTES = 1 << 23, 1 << 26  # sizes of the first window and of the largest window
+_MIN_TRIPS = 4  # trips before a window if more than _LARGEST_WINDOW_BYTES are left; they reveal the sizes of values
+_FIRST_WINDOW_BYTES, _LARGEST_WINDOW_BYTES = 1 << 23, 1 << 26  # sizes of the first window and of the largest window
 _MAX_WINDOWS_BYTES = 1 << 28  # maximum size of all windows, which stay in memory
 
 _INITIAL_DEPTH = 4  # values predicted at first; the number is doubled whenever all predictions were right
@@ -82,7 +82,7 @@ class Readahead:
         """
         n_values = len(self._sizes)
         n_left = limit - start
-        is_short = limit <= _LAST_WINDOW_BYTES
+        is_short = limit <= _LARGEST_WINDOW_BYTES
         if self._window:
             n_window_values = n_values - self._values_before_window
             is_regular = not is_short and self._find_period()[1] >= min(
@@ -94,12 +94,12 @@ class Readahead:
         else:
             advance = self._end - self._start
             is_dense = is_short and advance <= (n_values - self._values_before_window) * _DENSE_BYTES
-            is_early = self._trips < _MIN_TRIPS and n_left > _LAST_WINDOW_BYTES
+            is_early = self._trips < _MIN_TRIPS and n_left > _LARGEST_WINDOW_BYTES
             if is_early or advance >= self._trips * _TRIP_BYTES or not (self._failures or is_dense):
                 return 0
         self._values_before_window = n_values
-        self._window = min(max(2 * self._window, _FIRST_WINDOW_BYTES), _LAST_WINDOW_BYTES)
-        window = n_left if n_left <= _LAST_WINDOW_BYTES else self._window
+        self._window = min(max(2 * self._window, _FIRST_WINDOW_BYTES), _LARGEST_WINDOW_BYTES)
+        window = n_left if n_left <= _LARGEST_WINDOW_BYTES else self._window
         self._windows_bytes += window
         return window if self._windows_bytes <= _MAX_WINDOWS_BYTES else 0
 
