@@ -36,8 +36,8 @@ _GROUP_COST = 100  # nodes that are added to each cached group, for the memory t
 class Group:
     """Nodes of a graph that are drawn as one box.
 
-    kind: graph, function, scope, block (one of several equal sequences without a scope), run (a part of a sequence that
-    is too long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes in
+    kind: graph, function, scope, block (one of several equal sequences of items), run (a part of a sequence that is too
+    long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes in
     MapColumns, ascending. scope: the innermost known scope that contains all nodes. members: the members of a repeat.
     path: the path of a graph or function, else "".
     """
