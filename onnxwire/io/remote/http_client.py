@@ -503,8 +503,8 @@ class HttpClient:
         """Return a connection to a server through a proxy.
 
         The proxy resolves names, so each name except localhost is treated as that of a public server.
-        Raises OSError; RefusedError for an address whose reach is too small; RequestError for an unsupported proxy or an
-        invalid root_certificate.
+        Raises OSError; RefusedError for an address whose reach is too small; RequestError for an unsupported proxy or
+        an invalid root_certificate.
         """
         reach = GLOBAL
         for spelling in (site.host, _ipv4_of(site.host)):
