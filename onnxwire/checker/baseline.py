@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.problems import Problems
     from onnxwire.engine.document import Document
 
-# A step of a path whose message belongs to a vertex of the flat graph.
+# A step of a path whose message belongs to a vertex of a FlatGraph.
 _PATH_STEP = re.compile(r"\.?(?<![a-z_])(node|input|output|initializer|sparse_initializer|value_info)\[(\d+)\]")
 # The kinds of vertices by the field of their message.
 _KINDS = {"node": "node", "input": "input", "output": "output", "initializer": "tensor", "sparse_initializer": "tensor"}
@@ -65,7 +65,7 @@ class _Side:
         self.is_placed: bool = facts.columns.is_placed  # False for a message encoded for the check
 
     def make_graph(self, interner: Interner) -> FlatGraph:
-        """Return the flat form of the model."""
+        """Return the FlatGraph of the model."""
         return FlatGraph(self.model, interner, _small_payload_key)
 
     def digest_of_record(self, offset: int) -> bytes | None:
@@ -82,7 +82,7 @@ class _Side:
 
 
 class _Graphs:
-    """The flat graphs of both models, with the matching of their vertices. `side` is 0 for `old`, and 1 for `new`."""
+    """The FlatGraphs of both models, with the matching of their vertices. `side` is 0 for `old`, and 1 for `new`."""
 
     def __init__(self, old: _Side, new: _Side) -> None:
         interner = Interner()

@@ -392,7 +392,7 @@ def _test_resize(call: Call) -> Faults:
 
 
 def _test_cast(call: Call) -> Faults:
-    """Test that floats which are cast to an integer type are in its range; NaN is not. Infinities are not tested."""
+    """Test that floats cast to an integer type are in its range. NaN is a fault; infinities are not tested."""
     value, bits = value_of(call, 0), _INTEGER_BITS.get(call.int("to", 0))
     if bits is None or value is None or call.attribute("to") is None:
         return

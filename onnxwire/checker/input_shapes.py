@@ -109,7 +109,7 @@ def _match_dims(
 
 
 def _sizes(call: Call, known_sizes: list[tuple[int, int, Alternatives, int]]) -> dict[str, int]:
-    """Return the number of each name: the attribute's value, else the first size of a dim that is only this name.
+    """Return the value of each name: that of the attribute, else the first size of a dim that is only this name.
 
     known_sizes: as in `find_misfit`.
     """

@@ -7,7 +7,7 @@ import binascii
 import re
 from collections.abc import Iterator
 
-MAX_CODED_BYTES = 1024  # maximum number of bytes of a text that is decoded
+MAX_CODED_BYTES = 1024  # maximum number of bytes that are decoded at a time
 MIN_CODED_BYTES = 24  # minimum length of a text that is decoded
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 _ROTATED = _LETTERS[13:] + _LETTERS[:13]

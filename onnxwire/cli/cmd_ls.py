@@ -202,7 +202,7 @@ def _print_tree(root: Branch, options: argparse.Namespace, paint: Paint) -> None
 
 
 def _limit_depth(branch: Branch, depth: int | None) -> Branch:
-    """Return a copy of the branch, limited to a depth."""
+    """Return the branch down to a depth, in levels; None for no limit."""
     if depth is None:
         return branch
     children = {name: _limit_depth(child, depth - 1) for name, child in branch.children.items()} if depth else {}

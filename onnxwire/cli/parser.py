@@ -29,7 +29,7 @@ examples:
   onnxwire sql model.onnx 'select op_type, count(*) from nodes group by 1'
   onnxwire diff a.onnx b.onnx           the differences between two models, including weights
   onnxwire extract m.onnx --outputs y -o part.onnx      the part of a model that computes y
-  onnxwire set m.onnx node:relu.op_type=Gelu -i         a field; also rename, rm, dims, meta
+  onnxwire set m.onnx node:relu.op_type=Gelu -i         a changed field; also rename, rm, dims, meta
   onnxwire infer big.onnx -o typed.onnx                 shapes, inferred by the onnx package
   onnxwire dump model.onnx              the whole model as text, like protoc --decode
   onnxwire encode model.txt -o m.onnx   a model from its text

@@ -389,7 +389,8 @@ cdef bytes prefix_of(const Edit* edit):
     else:
         p = write_varint(p, <uint64_t>edit.padding_number << 3 | WIRE_LEN)
         n_bytes = edit.n_inserted - <uint64_t>(p - prefix)
-        # The length takes `width` bytes, the zeros the other ones. Use the smallest width that can store their number.
+        # The length takes `width` bytes, and the zeros take the other bytes. Use the smallest width that can store the
+        # number of zeros.
         while (n_bytes - width) >> (7 * width):
             width += 1
         p = write_padded_varint(p, n_bytes - width, width)

@@ -97,8 +97,8 @@ class EnumValueDescriptor(_DescriptorBase):
 class EnumDescriptor(_DescriptorBase):
     """An enum.
 
-    values: the current values, in the order of the table. is_closed: whether any other number in a message is
-    an unknown field. values_by_number: contains the first of several values with the same number. containing_type: the
+    values: the current values, in the order of the table. is_closed: whether a number that none of `values` has is an
+    unknown field. values_by_number: contains the first of several values with the same number. containing_type: the
     message that declares the enum, or None; file: the enum's FileDescriptor.
     """
 

@@ -12,8 +12,8 @@ cdef struct SkipLengths:
     uint64_t packed          # packed varints
     # Bytes, packed numbers of fixed size, values of unknown fields, and messages in a walk that is not deep.
     uint64_t data
-    # Returns whether the packed numbers of a field are never skipped; NULL if there is no such
-    # field. context: its second argument.
+    # Returns whether the packed numbers of a field are never skipped; NULL if those of every field may be skipped.
+    # context: its second argument.
     bint (*is_read_entirely)(const Field* field, void* context) noexcept
     void* context
 

@@ -26,7 +26,7 @@ cdef enum FieldType:
 
 cdef enum:
     MAX_DENSE_NUMBERS = 64   # field numbers below this are looked up in one step, in `dense`
-    FREE_LIST_CAPACITY = 32  # objects in a free list
+    FREE_LIST_CAPACITY = 32  # maximum number of objects in a free list
 
 cdef struct Slot:
     # The result of one pass over a message for one field. p == NULL: absent. Singular number: p is the address of its

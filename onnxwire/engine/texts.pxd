@@ -88,7 +88,7 @@ cdef inline Text key_of_text(const uint8_t* p, uint64_t n) noexcept:
 
 
 cdef inline Text* entry_of(Text* texts, const Text* key) noexcept:
-    """Return the only entry that can contain a string: the top 6 bits of a multiplicative hash of the key."""
+    """Return the only entry that can contain a string; its index is the top 6 bits of a hash of the key."""
     return &texts[((key.low ^ key.high * 31 ^ key.n) * <uint64_t>0x9E3779B97F4A7C15) >> 58]
 
 

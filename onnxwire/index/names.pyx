@@ -10,8 +10,8 @@ the same way by every reader:
 - A scope is a graph or a function. It defines its inputs, its initializers, sparse ones included, and the outputs of
   its nodes.
 - A name refers to the innermost scope that defines it, before or after the use. A graph in an attribute of a node is
-  inside the scope of the node; a training algorithm is inside the main graph; functions and initialization graphs of
-  a training are inside no scope.
+  inside the scope of the node; TrainingInfoProto.algorithm is inside the main graph; functions and
+  TrainingInfoProto.initialization are inside no scope.
 - Of several definitions of a name in one scope, an initializer precedes an input, and an input precedes the outputs of
   nodes, of which the first counts. An initializer with the name of an input is the input's default value. Nodes come
   last, since inputs and initializers exist before any node runs. So the result does not depend on the position of the

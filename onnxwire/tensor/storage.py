@@ -103,7 +103,7 @@ def write_payload(argument: WriteArgument, target: FileWriter) -> None:
 class Storage:
     """The location of a tensor's elements. The constructor checks that their number fits the type and dims.
 
-    shape: the shape of the array, or of the chunk if the tensor has a segment; count: the number of its elements;
+    shape: the dims, or (count,) if the tensor has a segment; count: the number of elements in the array;
     field: "raw_data", one of FIELDS, "external_data", or "" if there are no elements.
     Raises TensorError for a tensor without valid elements; ExternalDataError and SourceError like `locate_payload`.
     """
@@ -398,9 +398,7 @@ def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], lis
     ellipsis = next(i for i, part in enumerate(parts) if part is Ellipsis)
     n_missing = len(shape) - len(parts) + 1
     if n_missing < 0:
-        raise IndexError(
-            f"too many indices: the tensor has {count_text(len(shape), 'dimension')}, the index {len(parts) - 1}"
-        )
+        raise IndexError(f"too many indices: {len(parts) - 1} for a tensor with {count_text(len(shape), 'dimension')}")
     parts[ellipsis : ellipsis + 1] = [slice(None)] * n_missing
     ranges: list[range] = []
     result_shape: list[int] = []

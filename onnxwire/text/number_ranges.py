@@ -31,9 +31,9 @@ def integer_reader(field: Any, parse: Callable[[Any], int], quote: Callable[[Any
 def enum_reader(field: Any, parse: Callable[[Any], int], quote: Callable[[Any], str]) -> Callable[[Any], int]:
     """Return a function that converts a name or number to the number of one of the enum's values.
 
-    For an open enum, any number in its range is accepted. The function raises UnknownNameError for a str that is
-    neither a name nor a number, ValueError for other invalid values. parse, quote: as for `integer_reader`; parse may
-    also raise TypeError or OverflowError.
+    For an open enum, any int32 number is accepted. The function raises UnknownNameError for a str that is neither a
+    name nor a number, ValueError for other invalid values. parse, quote: as for `integer_reader`; parse may also raise
+    TypeError or OverflowError.
     """
     enum = field.enum_type
     numbers: dict[str, int] = {name: value.number for name, value in enum.values_by_name.items()}

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _MAX_EDGES = 1_500  # maximum number of edges of one group
-# If a group has more edges to (or from) the outside, boxes that also have inner edges show the number of values from
-# (or to) the outside instead of the edges.
+# If a group has more edges from (or to) the outside, boxes with other incoming (or outgoing) edges show the number of
+# values from (or to) the outside instead of these edges.
 _MAX_OUTER_EDGES = 8
 _MAX_VALUE_BOXES = 12  # maximum number of boxes of inputs, and of outputs; the last box represents all remaining values
 _MAX_OPERATORS = 4  # maximum number of operators listed in a box

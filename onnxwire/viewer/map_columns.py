@@ -30,7 +30,8 @@ _MAX_COMPARED_DIMS = 32  # weights whose types differ only in further dims have 
 # Keys of the metadata in which PyTorch's exporter stores the scopes of a node.
 _NAMESPACES = {"pkg.torch.onnx.name_scopes", "namespace"}
 _NO_MODULE = "_empty_nn_module_stack"  # PyTorch's name for "outside all modules"
-# The path is omitted, because it is long for nested tensors; the column `node` suffices here.
+# Columns in the notation of `arrow/tables.py`. The path is omitted, because it is long for nested tensors; the column
+# `node` suffices here.
 _TENSORS = TABLES["tensors"]._replace(
     columns=(
         ("data_type", "string", "type name", "data_type"),

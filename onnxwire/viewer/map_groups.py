@@ -36,8 +36,8 @@ _GROUP_COST = 100  # nodes that are added to each cached group, for the memory t
 class Group:
     """Nodes of a graph that are drawn as one box.
 
-    kind: graph, function, scope, block (one of several equal sequences without a scope), run (a part of a sequence that
-    is too long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes in
+    kind: graph, function, scope, block (one of several equal sequences of items), run (a part of a sequence that is too
+    long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes in
     MapColumns, ascending. scope: the innermost known scope that contains all nodes. members: the members of a repeat.
     path: the path of a graph or function, else "".
     """
@@ -317,6 +317,7 @@ class Groups:
 
         The hash includes types of weights and of values within the item, but not of values from and to the outside:
         these often lack types at the first and last of several layers. Nodes are compared in the order of the graph.
+        A value from an item to a later item crosses before the later item, and before each item between the two.
         """
         columns = self.columns
         local_index = np.full(columns.count, -1, np.int32)
@@ -342,7 +343,6 @@ class Groups:
         # The factor, 2**32 divided by the golden ratio, spreads the positions, so that the order of the nodes counts.
         node_hashes = _mix(node_hashes.view(np.int64) + position.astype(np.int64) * 0x9E3779B9)
         signatures = _sum_slices(node_hashes[order], np.diff(bounds))
-        # A value from an item to a later item crosses before the later item, and before each item between the two.
         is_crossing = (source >= 0) & (items[np.maximum(source, 0)] < items[target])
         pairs = np.unique(
             np.stack([value[is_crossing], items[target][is_crossing], items[source][is_crossing]]), axis=1

@@ -20,7 +20,7 @@ _NESTED_FIELDS = tuple(
 )
 
 _STANDARD_KEYS = ("model_author", "model_license")
-# The keys of the first vocabulary and their replacements; the replacement of the last key is a field of the model.
+# Obsolete keys and their replacements; the replacement of the last key is a field of the model.
 _FORMER_KEYS = {
     "author": "model_author",
     "company": "model_author",
@@ -107,7 +107,7 @@ def _unqualified_keys(entries: Sheet) -> Rows:
 
 
 def _wrong_values(entries: Sheet, key: str, accepts: Callable[[str], bool]) -> Rows:
-    """Return the entries of the model that have a key, and a value that a predicate does not accept."""
+    """Return the entries of the model with the key `key` and a value that `accepts` rejects."""
     rows = true_rows(entries.under(_MODEL_FIELD) & entries.facts.are_among(entries.key, [key]))
     return rows[~entries.facts.matching(accepts, entries.value[rows])]
 

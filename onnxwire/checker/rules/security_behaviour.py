@@ -65,7 +65,7 @@ def tree_equality(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-behaviour-number", "TensorProto")
 def unusual_numbers(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of 16- or 32-bit floats whose first elements in raw_data have a NaN, or are all subnormal."""
+    """Yield tensors of 16- or 32-bit floats whose first elements in raw_data include a NaN, or are all subnormal."""
     tensors, prefixes = facts.TensorProto, facts.derive(Prefixes)
     spans = tensors.span("raw_data")
     kinds: dict[int, str] = {}

@@ -49,7 +49,8 @@ class Parts:
     the number of elements of the dense tensor, -1 if that is 2**63 or more or a dimension is negative. has_values,
     has_indices: whether the part exists. values_rank, indices_rank: the rank of the part, -1 if it does not exist.
     is_linear, is_coordinates: whether the indices have that form and the right shape. first_dims: the index of the
-    first dim in SparseTensorProto.dims. n_index_rows, width: the dims of the indices, -1 for an absent dim.
+    first dim in SparseTensorProto.dims. n_index_rows: the first dim of the indices, -1 without one. width: the
+    second dim of indices of rank 2, otherwise -1.
     """
 
     def __init__(self, facts: Facts) -> None:

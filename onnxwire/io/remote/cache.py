@@ -79,7 +79,10 @@ class RangeCache:
         return data[start - first_page * _PAGE_BYTES : end - first_page * _PAGE_BYTES]
 
     def put(self, start: int, data: Buffer) -> None:
-        """Store the complete pages of a range that begins at `start`. Errors, such as a full disk, are ignored."""
+        """Store the complete pages of a range that begins at `start`; the last page of the file may be shorter.
+
+        Errors, such as a full disk, are ignored.
+        """
         view = memoryview(data)
         n_skipped = -start % _PAGE_BYTES
         stop = start + len(view)

@@ -428,7 +428,7 @@ class HttpClient:
         return Response(status, response.headers, body, None)
 
     def _connect(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
-        """Return an idle connection to a server, or a new one. Raises OSError and RefusedError.
+        """Return an idle connection to a server, or a new one. Raises OSError, RefusedError and RequestError.
 
         chain_reach: as for `Hosts.allowed_addresses`.
         """
@@ -460,7 +460,7 @@ class HttpClient:
     def _connect_directly(self, job: _Job, hosts: Hosts, site: Site, chain_reach: int | None) -> _Connection:
         """Return a connection to the first allowed IP address of a server that accepts one.
 
-        Raises OSError and RefusedError.
+        Raises OSError, RefusedError and RequestError.
         """
         error: OSError = socket.gaierror(socket.EAI_NONAME, "no address")
         n_timeouts = 0
@@ -503,7 +503,8 @@ class HttpClient:
         """Return a connection to a server through a proxy.
 
         The proxy resolves names, so each name except localhost is treated as that of a public server.
-        Raises RefusedError for an address whose reach is too small, RequestError for an unsupported proxy.
+        Raises OSError; RefusedError for an address whose reach is too small; RequestError for an unsupported proxy or
+        an invalid root_certificate.
         """
         reach = GLOBAL
         for spelling in (site.host, _ipv4_of(site.host)):

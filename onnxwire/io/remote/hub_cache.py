@@ -60,7 +60,7 @@ def cached_commit(file: HubFile) -> str | None:
 
 
 def is_maybe_cached(file: HubFile) -> bool:
-    """Return whether any commit of the file seems to be in the cache."""
+    """Return whether the file seems to be in the cache, from any commit."""
     snapshots = os.path.join(_folder_of(file), "snapshots")
     try:
         return any(os.path.lexists(os.path.join(snapshots, name, file.path)) for name in os.listdir(snapshots))

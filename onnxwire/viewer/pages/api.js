@@ -1,8 +1,8 @@
 // Requests to the server, and functions that build elements and format values.
 
-const KEY_HEADER = "X-Onnxwire-Key"; // the header of every request that contains the key
-const REVISION_HEADER = "X-Onnxwire-Revision"; // the header of answers with the revision of the model
-const STORAGE_KEY = "onnxwire key"; // where the tab stores the key of the server
+const KEY_HEADER = "X-Onnxwire-Key"; // the header with the key, in every request
+const REVISION_HEADER = "X-Onnxwire-Revision"; // the header with the revision of the model, in answers
+const STORAGE_KEY = "onnxwire key"; // the name under which the tab stores the key
 /** In a frame of the page that compares two models: "0" for the first model, "1" for the second; null on any other page. */
 export const SIDE = new URLSearchParams(location.search).get("side");
 /** The id of the file that this page shows, if the start page opened the file; null on any other page. */
