@@ -64,6 +64,9 @@ def read_in_pieces(request, monkeypatch):
 
 # --- printed messages are read
 
+# Options of the official printer, for the tests in test_formats.py.
+STYLES = [{}, {"indent": None}, {"preserving_proto_field_name": True}, {"use_integers_for_enums": True}, {"indent": 0}]
+
 
 @EVERY_MESSAGE
 @examples(10)
