@@ -119,8 +119,8 @@ dropin: $(VENV)/compiled $(VENV)/test_packages  ## run the tests of onnx and of 
 
 sanitize: $(VENV)/compiled $(VENV)/test_packages  ## build with ASan and UBSan in build/sanitize, and run most tests on that build
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python -m pytest -x --capture=sys \
-	    -k 'not typing and not listing_the_tensors and not catalog and not missing_compiler and not test_hostile \
-	    and not 4_gib and not 100_equal_layers' tests
+	    -k "not typing and not listing_the_tensors and not catalog and not missing_compiler and not test_hostile \
+	    and not 4_gib and not 100_equal_layers" tests
 
 oom: $(VENV)/compiled $(VENV)/test_packages  ## make each allocation of each operation fail once, on the build of `make sanitize`
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python tests/oom.py
