@@ -782,7 +782,7 @@ RANDOM_OPERATORS = (
     "Bernoulli",
     "Multinomial",
 )
-# By operator: the indices of the inputs that determine the size of the output.
+# By operator: the indices of the inputs whose elements determine the size of the output.
 SIZE_INPUTS = {
     "ConstantOfShape": (0,), "Expand": (1,), "Tile": (1,), "Range": (0, 1, 2), "Pad": (1,), "OneHot": (1,),
     "Upsample": (1,), "Resize": (2, 3), "CenterCropPad": (1,), "AffineGrid": (1,), "Col2Im": (1,), "HannWindow": (0,),
