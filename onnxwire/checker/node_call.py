@@ -118,7 +118,7 @@ class NodeCall:
     def _tensor(self, index: builtins.int) -> builtins.int:
         """Return the row of an input that is a stored tensor, or -1.
 
-        Counts the call as a read of elements: see `KnownResults`.
+        Counts a read of elements, for `KnownResults`, if there is such a tensor.
         """
         value = self.value(index)
         if value is None or value.tensor < 0:

@@ -140,7 +140,8 @@ def _size(call: Call) -> Value:
 def _by_shape(input: int | None, name: str = "shape") -> Operator:
     """Return the function of operators whose output has the shape that an input, or else an attribute, contains.
 
-    Col2Im has further dims before it. input: the index of the input, None for the attribute alone. name: the attribute.
+    The output of Col2Im has further dims before this shape.
+    input: the index of the input, None for the attribute alone. name: the attribute.
     """
 
     def function(call: Call) -> Value | None:
@@ -291,9 +292,9 @@ def _reshape(call: Call) -> Value:
             shape.append(None if dim == -1 else max(dim, 0))
     if shape.count(None) == 1 and value.shape is not None and None not in value.shape and -1 in dims:
         known_product = math.prod(dim or 1 for dim in shape)
-        # A value whose size is a lower bound may be larger, so its dim counts as at least 1.
+        # If the input's shape is a lower bound, the inferred dim counts as at least 1.
         shape[shape.index(None)] = max(value.size // known_product, value.is_lower_bound) if known_product else None
-    # A reshape does not change the size: a shape that is larger than the value fails at run time.
+    # A reshape keeps the number of elements: a shape with more elements than the input fails at run time.
     is_exact = value.shape is not None and None not in value.shape and not value.is_lower_bound
     if is_exact and Value(tuple(shape)).size > value.size:
         return Value(None, None, value.depends_on_input)
@@ -667,7 +668,7 @@ _SAME_SHAPE = (
     "Shrink ThresholdedRelu QuantizeLinear DequantizeLinear ReverseSequence ScatterElements ScatterND Scatter Hardmax "
     "EyeLike QuickGelu FastGelu BiasGelu"
 )
-# Elementwise operators whose elements are not computed.
+# Elementwise operators for which only the shape is computed.
 _BROADCAST = "PRelu BitwiseAnd BitwiseOr BitwiseXor"
 OPERATORS: dict[str, Operator] = {
     **dict.fromkeys(_SAME_SHAPE.split(), _unchanged_shape),
@@ -772,7 +773,7 @@ INEXACT_SIZE_OPERATORS = frozenset(
     ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "Einsum", "DFT", "Multinomial", "MelWeightMatrix")
     + ("Col2Im", "If", "Loop", "Scan")
 )
-# Operators whose outputs differ in each run.
+# Operators with random outputs.
 RANDOM_OPERATORS = (
     "RandomNormal",
     "RandomUniform",
@@ -781,7 +782,7 @@ RANDOM_OPERATORS = (
     "Bernoulli",
     "Multinomial",
 )
-# By operator: the indices of the inputs that determine the size of the output.
+# By operator: the indices of the inputs whose elements determine the size of the output.
 SIZE_INPUTS = {
     "ConstantOfShape": (0,), "Expand": (1,), "Tile": (1,), "Range": (0, 1, 2), "Pad": (1,), "OneHot": (1,),
     "Upsample": (1,), "Resize": (2, 3), "CenterCropPad": (1,), "AffineGrid": (1,), "Col2Im": (1,), "HannWindow": (0,),

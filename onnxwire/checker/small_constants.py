@@ -144,9 +144,9 @@ class SmallConstants:
         return self._extents[tensor]
 
     def head(self, tensor: int, n: int) -> bytes:
-        """Return the first n bytes of a tensor's elements, or all; b"" above MAX_TENSOR_BYTES without raw_data.
+        """Return the first n bytes of a tensor's elements, or all if they are fewer. tensor: the row of TensorProto.
 
-        tensor: the row of TensorProto.
+        Without raw_data, returns b"" for a tensor that is above MAX_TENSOR_BYTES, external or damaged.
         """
         offsets, lengths = self.facts.TensorProto.span("raw_data")
         start, length = int(offsets[tensor]), min(int(lengths[tensor]), n)

@@ -15,7 +15,7 @@ from onnxwire.messages import ModelProto
 from onnxwire.transforms.assign import assign, check_type
 
 _DESCRIPTION = """\
-Set fields of a model by their paths, and save it. All other bytes stay unchanged, and weights are copied from file to
+Set fields of a model by their paths, and save it. All other fields stay unchanged, and weights are copied from file to
 file, so that a model of any size needs little memory.
 """
 _EXAMPLES = """\

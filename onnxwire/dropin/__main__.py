@@ -27,7 +27,7 @@ ONNXWIRE_DROPIN=1, so they use these classes too."""
 
 
 def main(arguments: list[str]) -> None:
-    """Run the program that the arguments name, or print the usage for -h; exit with status 2 if they name neither."""
+    """Run the program that the arguments name. Print the usage for -h; exit with status 2 if no program is named."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, file=sys.stdout if arguments else sys.stderr)
         sys.exit(0 if arguments else 2)

@@ -436,7 +436,7 @@ cdef class Document:
         """Release the bytes and close `files`; every view raises ClosedError from then on. No-op if `is_part`.
 
         While messages that were copied into other documents share the bytes, the bytes stay in memory and `files` open.
-        Raises InUseError, and stays open, while arrays or memoryviews of the bytes, or of one of the files, exist.
+        Raises InUseError, and stays open, while arrays, memoryviews or calls use the bytes or an external file.
         """
         cdef Backing backing = self.backing
         cdef uint32_t epoch = self.epoch

@@ -592,7 +592,7 @@ cdef int emit_numbers(Encoder self, Content* content, const Field* field, Number
     cdef const uint8_t* items
     cdef uint64_t size = 0
     cdef uint64_t chunk_size
-    cdef Span run = Span(NULL, 0)    # packed numbers before `items` that are not decoded
+    cdef Span run = Span(NULL, 0)    # undecoded packed numbers, which precede `items`
     cdef Py_ssize_t n
     cdef Py_ssize_t i
     if numbers.run_end != NULL:

@@ -1,7 +1,8 @@
 /* System calls that move bytes between files.
  *
- * ow_read, ow_write and ow_copy make one call, so that the caller can handle signals between the calls. They return the
- * number of bytes moved, which may be fewer than requested, or -errno; -ENOSYS if the platform lacks the call.
+ * ow_read, ow_write and ow_copy do not retry, so that the caller can handle signals between attempts. They return the
+ * number of bytes moved, which may be fewer than requested, or -errno; ow_copy returns -ENOSYS if the platform lacks
+ * the call.
  */
 #ifndef ONNXWIRE_FILE_WRITER_H
 #define ONNXWIRE_FILE_WRITER_H

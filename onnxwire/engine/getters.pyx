@@ -170,7 +170,7 @@ cdef object assigned_message(View self, Field* field, const uint8_t* p, uint64_t
 
 
 cdef object absent_view(View self, Field* field):
-    """Return a view of an absent message, which its first edit adds to the parent. All such views share an overlay."""
+    """Return a view of an absent message, whose first edit adds it to the parent; its views share one overlay."""
     cdef uint32_t depth
     cdef uint64_t state = state_of(self, field)
     cdef AbsentKey key = absent_key(self, field)

@@ -47,7 +47,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
 
 
 cdef Document copy_span(Document document, const uint8_t* start, const uint8_t* end, uint32_t depth):
-    """Fork a document, with copies of the edits in one span of it; raises FieldValueError if it is nested too deep."""
+    """Fork a document, with copies of the edits in one of its spans; raises FieldValueError for too deep nesting."""
     cdef Document fork
     if depth > MAX_OVERLAY_DEPTH:
         raise FieldValueError(f"messages nested more than {MAX_OVERLAY_DEPTH:,} deep are not made", "")

@@ -68,7 +68,7 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint is_in_gro
 def read_varint_at(Document document, uint64_t offset, uint64_t end):
     """Read the varint at an offset of a packed run that ends at `end`.
 
-    Returns (value, start of the next varint): the value as 64 bits; for a damaged varint, the next one is None.
+    Returns the value as 64 bits, and the start of the next varint, which is None if this varint is damaged.
     """
     cdef const uint8_t* p
     cdef uint64_t n = 0

@@ -56,8 +56,7 @@ cdef class Search:
     cdef Document scanned_document  # the document of the last scan, or None
     cdef const uint8_t* clear_from    # the bytes up to `clear_to` contain no message that is searched for
     cdef const uint8_t* clear_to
-    # The record that ended the scan at `clear_to`: a damaged one, or one whose value is such a message; NULL if the
-    # scan reached the end.
+    # The record at `clear_to` that ended the scan (see `find_marked`); NULL if the scan reached the end.
     cdef const uint8_t* target_record
 
     cdef uint8_t marks_of(self, const Table* table) noexcept

@@ -17,14 +17,14 @@
 #define OW_MIN_CACHED_BYTES OW_LIMIT(256, 16)
 #define OW_MIN_CACHED_PARTS OW_LIMIT(8, 2) /* the document caches the Spans of messages with this many parts or more */
 #define OW_MAX_LEAF_PAIRS OW_LIMIT(512, 4)         /* maximum number of pairs in a leaf of engine/overlay_index.pyx */
-#define OW_MAX_FULL_OVERLAYS OW_LIMIT(64, 2) /* maximum number of newest overlays of a document that are not compacted */
+#define OW_MAX_FULL_OVERLAYS OW_LIMIT(64, 2) /* maximum number of recent, uncompacted overlays of a document */
 #define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* as above, for a document with `is_part` and less than 64 KiB */
 #define OW_MAX_RESCANNED_BYTES OW_LIMIT(1024, 24) /* compact overlays of longer messages store all present fields */
-/* Number of first elements whose access makes no index; four times as many in a field of more than 64 times as many
- * elements. */
+/* Access to one of this many first elements makes no index. In a field of more than 64 times this many elements, the
+ * number of these first elements is 4 times as large. */
 #define OW_MAX_WALKED_ELEMENTS OW_LIMIT(8, 1)
 #define OW_MAX_MOVED_ELEMENTS OW_LIMIT(64, 1)    /* edits at most this far from an end move the elements in between */
-#define OW_MAX_UNCACHED_NUMBERS OW_LIMIT(64, 2)  /* more numbers than these are cached when they are indexed */
+#define OW_MAX_UNCACHED_NUMBERS OW_LIMIT(64, 2)  /* longer sequences of numbers are cached when indexed */
 #define OW_NOGIL_RUN_BYTES OW_LIMIT(1 << 16, 4)  /* size from which a packed run is decoded without the GIL */
 #define OW_THREAD_RUN_BYTES OW_LIMIT(1 << 20, 16) /* minimum bytes of a packed run per thread */
 #define OW_LONG_BYTES OW_LIMIT(1 << 16, 16)      /* size of a long value: encoded by reference, fetched on demand */

@@ -15,7 +15,7 @@ cdef enum:
     SHADOWS = 16             # hides a definition of an enclosing scope, whose value exists (see `is_produced`)
 
 cdef struct Definition:
-    int32_t name
+    int32_t name             # the number of the name
     int32_t level            # index of its scope in `Names.levels`
     int32_t kind
     int32_t node             # the index of the node that produces the value; -1 for other kinds

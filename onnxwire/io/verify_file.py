@@ -20,8 +20,8 @@ def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool 
     source, type: as for `load`; an empty buffer is a valid, empty message. checksums: also compare the SHA-1 of
     external data files with the checksums that tensors contain.
     Raises DecodeError at the first fault that a protobuf parser would reject, and for an empty file; SourceError as
-    `load` does; and with `checksums` ExternalDataError for a file with a different checksum or a location that is not
-    allowed, and SourceError for a file that can't be opened.
+    `load` does; and with `checksums` ExternalDataError for a file with a different checksum and for an invalid or
+    forbidden reference, and SourceError for a file that can't be opened.
     """
     document = open_document(source)
     try:

@@ -52,7 +52,7 @@ def boundary(graph: GraphProto, nodes: Iterable[int]) -> tuple[list[str], list[s
     """Return the values that enter and leave a set of nodes of a graph.
 
     nodes: indexes of nodes. Returns arguments for `extract`: the inputs, without initializers; and the outputs that
-    other nodes or the graph use, or that are not used.
+    are used by other nodes, used as graph outputs, or not used at all.
     """
     node_indexes = set(nodes)
     initializer_names = {tensor.name for tensor in graph.initializer}

@@ -73,14 +73,14 @@ def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tup
     they produce. Changes inside functions, and inside the graphs of If, Loop and Scan, are merged likewise.
     If both sides changed one element in different ways, this is a conflict, and the merged model contains the element
     of `ours`. There are more kinds of conflicts:
-        Both sides changed a field without named elements, or the order of the inputs or outputs of a graph.
+        Both sides changed a field without named elements, or the order of inputs or outputs, in different ways.
         Their side changed unknown fields, which can't be copied.
         One side changed the version of an operator set, and the other changed or added nodes of its domain.
         One side removed a function or changed its inputs, outputs or attributes, and the other changed or added calls.
         The merged model has a fault that neither side has, such as a node of one side that reads a value removed by the
             other. This is checked only if there are no other conflicts.
     Merged nodes are sorted topologically if the nodes of both sides are.
-    Returns the merged model, which shares the bytes of all three models, and the conflicts. Raises DecodeError for
+    Returns the merged model, which shares the bytes of `ours` and `theirs`, and the conflicts. Raises DecodeError for
     damage and FieldTypeError for messages other than ModelProto.
     """
     for model in (base, ours, theirs):

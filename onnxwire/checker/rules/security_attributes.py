@@ -226,7 +226,7 @@ def _depth(parents: Any, children: Any) -> int:
 
 
 def _test_svm_classifier(numbers: dict[str, Any]) -> str:
-    """Test the sizes of SVMClassifier, whose coefficients and rho are for pairs of classes."""
+    """Test the lengths of the lists of SVMClassifier, and that prob_a and prob_b are both present or both absent."""
     labels = max(len(numbers.get(name, ())) for name in ("classlabels_ints", "classlabels_strings"))
     vectors = int(numbers["vectors_per_class"].sum()) if "vectors_per_class" in numbers else 0
     if labels < 2 or vectors <= 0:

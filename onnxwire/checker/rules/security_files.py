@@ -341,7 +341,7 @@ def _inspected_ranges(starts: Any, ends: Any, size: int) -> Iterator[tuple[int, 
 def _kind_in_range(descriptor: int, offset: int, size: int) -> tuple[int, str]:
     """Return the offset and the format of a program or archive in a part of a file; (0, "") for none.
 
-    The first _GAP_BYTES bytes of the part are read; if they are all zeros, as many after the next hole of the file.
+    At most _GAP_BYTES bytes of the part are read; if all are zeros, again at most as many, after any hole.
     """
     content = os.pread(descriptor, min(size, _GAP_BYTES), offset)
     if size > _GAP_BYTES and not content.strip(b"\0") and hasattr(os, "SEEK_DATA"):

@@ -57,7 +57,7 @@ _MAX_TEXT_CHARS = 1 << 14  # number of characters of a text that are searched wi
 _VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
 _VALUE_LISTS = ("NodeProto.output", "FunctionProto.input")
 _SIMILAR = bytes.maketrans(b"I1|O", b"lll0")  # one representative for ASCII characters that look alike
-_MIN_SIMILAR_CHARS, _MAX_SIMILAR_CHARS = 3, 128  # lengths of names that are compared
+_MIN_SIMILAR_BYTES, _MAX_SIMILAR_BYTES = 3, 128  # lengths of the names that are compared
 _LOOK_ALIKE = "{!a} looks like {!r}, but is a different name; use the known name"
 # Many combining marks in succession.
 _MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u20d0-\u20ff]{8}")
@@ -247,9 +247,9 @@ def similar(facts: Facts) -> Iterator[Finding]:
         if type_name in facts.present:
             is_value[facts[type_name].name] = True
     texts = facts.derive(TextBytes)
-    is_value &= (texts.lengths >= _MIN_SIMILAR_CHARS) & (texts.lengths <= _MAX_SIMILAR_CHARS)
+    is_value &= (texts.lengths >= _MIN_SIMILAR_BYTES) & (texts.lengths <= _MAX_SIMILAR_BYTES)
     ids = true_rows(is_value)
-    hashes = texts.hashes(ids, _SIMILAR, _MAX_SIMILAR_CHARS)
+    hashes = texts.hashes(ids, _SIMILAR, _MAX_SIMILAR_BYTES)
     order = np.argsort(hashes, kind="stable")
     is_same = hashes[order[1:]] == hashes[order[:-1]]
     is_reported = np.zeros(len(is_value), bool)

@@ -53,7 +53,7 @@ RULES = {
         # Compares the bindings of all TrainingInfoProtos.
         "training-update-key-unique": (
             lambda entry: repeats(entry.key, where=entry.under(_UPDATE) & (entry.key != EMPTY)),
-            "{key!r} is updated by two bindings; keep one of them",
+            "{key!r} is updated by more than one binding; keep one of them",
         ),
         "training-binding-nonempty": [
             (
