@@ -52,7 +52,7 @@ gc.set_threshold(100_000, 50, 100)
 
 # If the list of a comprehension cannot grow, the function ListCompAppendAndDecref of Cython 3.3.0 and 3.3.1 releases
 # the element, and its caller releases it again: a double free. Earlier versions do not have the function.
-# `tests/test_oom.py` tests this by sorting.
+# `tests/test_oom.py` tests this with a sort by a key, which makes its list in a comprehension.
 with contextlib.suppress(KeyError):
     append_code = UtilityCode.load_cached("ListCompAppendAndDecref", "Optimize.c")
     append_code.impl = append_code.impl.replace("    Py_DECREF(x);\n", "    if (result == 0) Py_DECREF(x);\n")
@@ -201,7 +201,7 @@ class BuildWithSwitch(build_py):
         return [*super().get_outputs(include_bytecode), os.path.join(self.build_lib, self.PTH_FILE)]
 
 
-# On macOS and Windows, the processes that translate the modules import this file.
+# The processes that translate the modules import this file unless they are forks of this process.
 if __name__ == "__main__":
     write_generated_files()
     modules = [make_extension(".".join(path.with_suffix("").parts), str(path)) for path in MODULES]

@@ -1,4 +1,4 @@
-"""Measure the memory and time of public calls and commands on hostile models and texts, each in its own process.
+"""Measure the memory and time of calls and commands on hostile models and texts, each in its own process.
 
 `hostile_models.py` makes a file of n bytes. A call on that file must return or raise an onnxwire error within two
 limits. Its memory, beyond that of the process before the call, is at most 30 n + 64 MiB (in most tests 30 n + 16 MiB).
@@ -51,7 +51,8 @@ DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 # --- calls on models
 #
 # A call is a function of the path of a file and a folder for output. It returns the size of its output without printed
-# text, in bytes or characters; 0 or None if there is none. `count_bytes` also counts the files in the folder.
+# text, in bytes or characters; 0 or None if there is none. `count_bytes` uses the size of the files in the
+# folder if it is larger.
 
 
 def model_call(function):
@@ -585,8 +586,8 @@ def count_pairs(count, tasks):
     count: an instruction_counter.Counter. tasks: tuples (kind, name of the files, name of the call, contents as latin-1
     text).
 
-    Returns the instructions of a round of an empty loop, and a dict from labels to lists with a pair for each file: the
-    bytes of input and output, and the instructions.
+    Returns the instructions of a round of an empty loop, and a dict from "kind: file: call" to lists with a pair for
+    each file: the bytes of input and output, and the instructions.
     """
     sys.meta_path.insert(0, NoPandas)
     # Python is ten times as slow once the first instructions have been counted, so import and fill caches first.
@@ -609,8 +610,9 @@ def count_pairs(count, tasks):
 
 
 def count_bytes(call, data, folder, context=None):
-    """Run a call within a context; return the bytes of its input and output, including files.
+    """Run a call within a context; return the bytes of its input plus those of its output.
 
+    The output is the larger of two sizes: the returned size plus the printed text, and the files in the folder.
     context: None, or a context manager such as the Counter of instructions. The code around the call is short because
     it is slow under valgrind.
     """

@@ -37,8 +37,8 @@ cdef enum:
 cdef class Rows(Walk):
     """A walk over a message that fills the columns of a table.
 
-    document, program, columns, has_file_offsets: see Walk. sizes: the sizes of payloads that the document lacks, by the
-    index of the tensor in document order.
+    document, program, columns, has_file_offsets: see Walk. sizes: the sizes of raw_data that `to_arrow` omitted when it
+    encoded an edited message for this walk, by the index of the tensor in document order.
     """
     cdef TextNames names             # the definitions of the current scopes
     cdef Scope* scope                # the innermost scope, for `uses`
@@ -109,7 +109,7 @@ cdef class Rows(Walk):
         for plan_index in range(plan.n):
             field = &message.table.fields[plan.slots[plan_index]]
             is_child_row = plan.flags[field.slot] & ROW != 0
-            # A field that contains only uses is read by `leave_scope`.
+            # A field whose messages only use values, such as outputs of graphs, is read by `leave_scope`.
             if not has(message, field) or plan.flags[field.slot] == USE:
                 continue
             if not field.repeated:
@@ -290,7 +290,7 @@ cdef class Rows(Walk):
 cdef bint may_have_rows(
     Program program, const Table* table, const uint8_t* p, const uint8_t* end, bint examines_children
 ) noexcept nogil:
-    """Return False if no descendant of a message can be a row or a use, as in most nodes and attributes.
+    """Return False if no descendant of a message can be a row or use a value (USE in _program.pxd).
 
     p, end: the bytes of the message. examines_children: whether to examine the bytes of its children, too. Returns True
     for damage and long values, which the walk handles.
@@ -307,7 +307,8 @@ cdef bint may_have_rows(
         value_end = skip_value(p, end, tag, 0)
         if value_end == NULL or value_end - p > LONG_BYTES:
             return True
-        # tag >> 3 is the field number, and `numbers` has a bit for each number below 64.
+        # tag >> 3 is the field number. In `numbers`, the bits of the fields that the walk follows are set; they are
+        # looked up, and so is each number from 64 on.
         if tag >> 3 >= 64 or plan.numbers >> (tag >> 3) & 1:
             field = find_field(table, tag >> 3)
             if field == NULL or not examines_children or tag & 7 != WIRE_LEN or plan.flags[field.slot] & (ROW | USE):

@@ -25,7 +25,8 @@ cdef const char* EMPTY_TEXT = ""
 cdef class Walk:
     """A walk over the messages of a document that adds to columns.
 
-    has_file_offsets: whether offsets in the document are those of the caller's file.
+    program: the fields that the walk follows. columns: the columns that it adds to. has_file_offsets: whether offsets
+    in the document are those of the caller's file.
     """
 
     @critical_section

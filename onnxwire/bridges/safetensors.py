@@ -67,8 +67,9 @@ def to_safetensors(
     a time. Tensors are sorted by decreasing element size, so that each begins at a multiple of its element size.
     Raises TensorError for tensors that the format can't store: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements
     of 4 or 6 bits that do not fill the last byte, chunks (`segment`), sparse tensors, and names that are missing,
-    duplicate, reserved or not valid UTF-8; FieldTypeError for arguments of wrong types, such as metadata other than
-    str; SaveError and SourceError like `save`.
+    duplicate, reserved or not valid UTF-8, for tensors with invalid payloads, and for a header of more than 100 MB;
+    FieldTypeError for arguments of wrong types, such as metadata other than str; FieldTextError for lone surrogates in
+    the metadata; SaveError and SourceError like `save`.
     Source: https://github.com/huggingface/safetensors, "Format".
     """
     snapshot = ModelProto()
@@ -233,13 +234,13 @@ def _parse_entry(fields: object, data_offset: int) -> Entry | str:
         return "dtype, shape or data_offsets is missing or invalid"
     data_type = _DATA_TYPES.get(dtype)
     if data_type is None:
-        return f"ONNX has no dtype {_quote(dtype)}"
+        return f"dtype {_quote(dtype)} is unknown"
     bits = data_type.bits
     for dim in shape:
         # The limit is checked in each step, because the product of many dims would be a huge integer.
         bits *= max(dim, 1)
         if bits > MAX_COUNT:
-            return "the shape has more elements than a file can contain"
+            return "the product of the dims is too large"
     bits = 0 if 0 in shape else bits
     data_start, data_end = offsets
     if bits % 8 or bits // 8 != data_end - data_start:
@@ -299,7 +300,7 @@ def _initializers(model: ModelProto) -> dict[str, TensorProto]:
 def _identity_mapping(names: Iterable[str]) -> dict[str, str]:
     """Return a mapping from each name to itself. Raises FieldTypeError for a single str."""
     if isinstance(names, str):
-        raise FieldTypeError(f"names is a list of names; write [{names!r}]")
+        raise FieldTypeError(f"names must be a list of names, not a str; write [{names!r}]")
     return {name: name for name in names}
 
 

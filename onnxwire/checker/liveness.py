@@ -29,7 +29,8 @@ class Liveness:
     """Columns for nodes and tensors, by `facts.derive(Liveness)`.
 
     is_dead_node: for each node, whether no output depends on it. is_dead_tensor: for each TensorProto, whether it is an
-    initializer on which no output depends. A value that a StringStringEntryProto names counts as an output.
+    initializer on which no output depends. A value that a StringStringEntryProto names counts as an output,
+    and so does each value with the name of an output of any graph or function.
     """
 
     def __init__(self, facts: Facts) -> None:

@@ -72,7 +72,7 @@ def write_payload(FileWriter target, content):
                 <uint64_t>buffer.len, NULL
             )
             target.put(NULL, 0)  # writes the range
-            # Copying takes seconds per gigabyte, in which the file may have been changed.
+            # The file may have been changed while it was copied.
             document.check_unchanged()
             if document.descriptor < 0:
                 raise SourceError(errno.EIO, "the file was written over while it was copied; save again")

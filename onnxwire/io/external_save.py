@@ -113,8 +113,9 @@ class Relocation:
     determines the outcome from the disk, so a Ctrl-C may occur at any time: if the new model is in place, the old files
     are removed, else they are restored.
     All paths are used relative to the model's open folder, and no link below it is followed.
-    Raises TensorError for an inconsistent tensor that must be moved, SaveError for a file that may not be overwritten,
-    FieldValueError for an invalid file name, FieldTypeError if the model is not saved to a regular file.
+    Raises TensorError for an inconsistent tensor that must be moved, SaveError for a file that may not be overwritten
+    or can't be written, FieldValueError for an invalid file name, FieldTypeError for a file name that is not a str, and
+    if the model is not saved to a regular file.
     """
 
     def __init__(
@@ -274,7 +275,7 @@ class Relocation:
         Unless `overwrite`, raise an error also for an existing file that does not belong to the old model.
         """
         assert self._model is not None
-        # First report data that can't be read, then files that would be overwritten.
+        # First report source files that were changed since they were opened, then files that would be overwritten.
         arguments = (argument for file in self._files for _, argument in file.payloads)
         for source in {argument[0] for argument in arguments if isinstance(argument, tuple)}:
             source.check_unchanged()

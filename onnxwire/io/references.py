@@ -1,4 +1,4 @@
-"""Check which files the tensors of a saved model refer to, if their external data is not saved with it."""
+"""Check which files the tensors of a model will refer to if the model is saved without its external data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _SAMPLE_COUNT, _SAMPLE_BYTES = 64, 1 << 14  # approximate number, and size, of t
 def references_of(message: Message) -> dict[tuple[ExternalFiles, str], str]:
     """Return the external files and locations that a message refers to, each with the path of the first tensor.
 
-    A tensor's files are those of its own document, which may be another model in another folder.
+    A tensor's files are those of its own document, which may be another model in another folder; if it has none, those
+    of the message's document.
     """
     references: dict[tuple[ExternalFiles, str], str] = {}
     for tensor_path, tensor in find_tensors(message):
@@ -115,7 +116,7 @@ def reject_own_data_file(
 
     path: the file to write. references: the references of the message, if they are known.
     """
-    if message._document.files is None or not os.path.isfile(path):
+    if not os.path.isfile(path):
         return
     target = identity_of(os.stat(path))
     for files, location in references_of(message) if references is None else references:

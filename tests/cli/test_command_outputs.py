@@ -105,6 +105,17 @@ def test_extracted_tensors_do_not_overwrite_their_source(model, form):
         assert loaded_model.graph.initializer[0].numpy()[-1] == 2999
 
 
+def test_a_new_model_does_not_overwrite_the_weights_that_it_took_from_another_model(model):
+    data = model.parent / "d"
+    content = data.read_bytes()
+    with onnxwire.load(model) as loaded_model:
+        new_model = onnxwire.ModelProto()
+        new_model.graph.initializer.extend(loaded_model.graph.initializer)
+        with pytest.raises(onnxwire.SaveError, match="the model's weights are in this file"):
+            onnxwire.save(new_model, data)
+    assert data.read_bytes() == content
+
+
 @pytest.mark.parametrize("option", ["--arrow", "--parquet", "--plot"])
 def test_no_output_of_stats_overwrites_the_weights(model, capsys, option):
     pytest.importorskip("pyarrow")

@@ -19,7 +19,7 @@ from onnxwire.transforms import rename as rename_module
 def fill_scope(draw, scope, outer_names, depth):
     """Add values to a graph or function, and nodes that use these values and values of outer graphs.
 
-    outer_names: the names of the outer graphs. depth: the maximum number of levels of subgraphs.
+    outer_names: the names of the values of the outer graphs. depth: the maximum number of levels of subgraphs.
     Returns the names of the added values.
     """
     names = draw(st.lists(st.sampled_from("abcd"), unique=True, max_size=3))
@@ -136,7 +136,7 @@ def test_skipping_messages_without_the_names_changes_no_result(model, names):
 
 
 def nested_model(subgraph_kind):
-    """Make a model with a graph that defines 'a' and adds 'a' to 'f' of the main graph.
+    """Make a model with a graph that defines the value 'a' and computes its sum with the value 'f' of the main graph.
 
     subgraph_kind: "then_branch" for a branch of a node, "algorithm" for a training graph, any other text for a branch
         in a training graph.

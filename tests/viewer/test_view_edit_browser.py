@@ -487,7 +487,7 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     assert (graph.node[1].op_type, graph.node[2].HasField("doc_string")) == ("Identity", False)
 
 
-# Returns the open form or null. If no form is open, clicks the control that opens it before.
+# If no form is open, first clicks the control that opens it. Returns the open form or null.
 OPEN_FORM = """
 const find = () => document.querySelector("form.editing");
 if (!find()) document.querySelector(arguments[0])?.click();

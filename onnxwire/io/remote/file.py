@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 # The maximum size of a request. Round trips dominate smaller requests, and larger ones are expensive to retry.
 CHUNK_BYTES = 1 << 23
-# The maximum gap between two ranges of one request. Reading such a gap takes as long as a second request.
+# The maximum gap between two ranges of one request. Reading such a gap takes as long as one more concurrent request.
 _MAX_GAP_BYTES = 1 << 15
 _OPEN_BYTES = 1 << 16  # size of the beginning of a file, which is read to open the file
 _SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if a walk needs more than its first bytes
 # The maximum size of a file that is read completely because its server does not support ranges or identify versions.
 _MAX_BYTES_WITHOUT_RANGES = 1 << 28
-# The minimum length from which the size of the next sequential read is computed, and the maximum gap before that read.
-# The size of any other read is that of the predicted run (`Readahead.next_run`) plus half of this length.
+# A sequence of reads that is shorter counts as this long when the size of the next read is computed, and a read that
+# begins at most this far after a sequence continues it. Half of this is added to the predicted size of other reads.
 _MIN_SEQUENCE_BYTES = 1 << 12
 MAX_CONCURRENT_REQUESTS = 16  # of long ranges; of short ranges, MAX_GUESSES
 
@@ -141,7 +141,7 @@ class RemoteFile:
             )
         return data, version
 
-    # The following methods are the interface that PartialMemory calls.
+    # The following methods are the interface of a `source` of PartialMemory, and their helpers.
 
     def fetch(self, memory: PartialMemory, ranges: list[Range]) -> None:
         """Fetch ranges of the file into a memory. Wait for ranges that another thread is fetching."""
@@ -193,7 +193,10 @@ class RemoteFile:
         self.fetch(memory, ranges)
 
     def _window(self, start: int) -> int:
-        """Return how many bytes to read from an offset: more if the walk has read sequentially up to the offset."""
+        """Return how many bytes to read from an offset: more if the walk has read sequentially up to the offset.
+
+        Records the read in the sequence.
+        """
         sequence_start, sequence_end = self._sequence
         if not self._has_skipped and sequence_start <= start <= sequence_end + _MIN_SEQUENCE_BYTES:
             length = max(start - sequence_start, _MIN_SEQUENCE_BYTES)

@@ -54,7 +54,8 @@ export function fitParts(parts, width, size, separator = ", ") {
 
 /** Return a point of the curve that map_paint.js draws between two points of an edge. t: 0 for the first, 1 for the second. */
 function pointOf([x0, y0], [x1, y1], toRight, t) {
-  // A cubic Bezier curve: its control points are half way along the edge, and have the cross coordinates of its ends.
+  // A cubic Bezier curve. In the direction of the edge, both control points are half way between the two points; across it, each is
+  // level with the point on its side.
   const [a, b, c, d] = [(1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t * t, t ** 3];
   const along = (p, q) => a * p + (b + c) * ((p + q) / 2) + d * q;
   const across = (p, q) => (a + b) * p + (c + d) * q;
@@ -71,8 +72,8 @@ function samplesOf(points, toRight) {
 }
 
 /**
- * Place labels next to their edges, within the frame, so that they cover no boxes, edges or other labels.
- * edges: the edges of a frame, as `flatten` of map_scene.js returns them. labelledEdges: the edges that get labels; textOf(edge):
+ * Place labels next to their edges, between the left and right borders of an open group, so that they cover no boxes, edges or other
+ * labels. frame: the Frame (map_scene.js) of the group. edges: its edges, as `flatten` of map_scene.js returns them. labelledEdges: the edges that get labels; textOf(edge):
  * returns the label. isForced: if there is no free position, place a label at the middle of the last segment of its edge, instead
  * of omitting it. Returns a list of {mapEdge, text, x, y, width}; y is the baseline.
  */
@@ -101,7 +102,7 @@ export function placeLabels(frame, edges, labelledEdges, textOf, isForced = fals
         else candidates.push([x + gap, y - height / 2, width, height], [x - gap - width, y - height / 2, width, height]);
       }
     }
-    // Also try the positions beside the arrow and the start: several edges of one box are far apart at their opposite ends.
+    // Also try the positions beside the arrow and the start: edges that meet at one box are far apart at their other ends.
     for (const [[x, y], isEnd] of [[mapEdge.points[last], true], [mapEdge.points[0], false]]) {
       if (frame.toRight) for (const side of [y - height - 2, y + 3]) candidates.push([isEnd ? x - ARROW[1] - width - 2 : x + gap, side, width, height]);
       else for (const side of [x + gap + 1, x - gap - 1 - width]) candidates.push([side, isEnd ? y - height - 1 : y + 1, width, height]);
