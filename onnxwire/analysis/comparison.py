@@ -119,7 +119,7 @@ class Comparison:
         # The paths of all messages of `old` that contain tensors with external data. Equal messages of two models can
         # refer to different files.
         self._external_paths: set[str] = set()
-        # The paths in the first and in the second model of each pair of elements around the compared messages.
+        # For each pair of elements that contains the compared messages, its paths in the first and in the second model.
         self._pair_paths: list[tuple[str, str]] = []
         if weights:
             open_external(old)

@@ -173,7 +173,7 @@ def _quote(text: str) -> str:
 
 
 def describe_stored_type(tensor: TensorProto) -> str:
-    """Return a sentence on how `to_npy` stores elements of a type that numpy lacks; "" if numpy has the type."""
+    """Return a sentence on how `to_npy` stores elements of a type that numpy lacks; "" for other types."""
     storage = Storage(tensor)
     data_type = storage.data_type
     if data_type is STRING or _is_native(data_type):
@@ -258,7 +258,10 @@ class _Entry:
 
 
 def _fixed_width(storage: Storage) -> tuple[Any, np.dtype[Any]]:
-    """Return strings as a flat array of objects, and the fixed-width dtype that stores them without pickle."""
+    """Return strings as a flat array of objects, and the fixed-width dtype that stores them without pickle.
+
+    Raises TensorError for a string that ends with a NUL, and for strings that need too many bytes.
+    """
     import numpy as np
 
     values = storage.array("str")[0].reshape(-1)

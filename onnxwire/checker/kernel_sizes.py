@@ -134,7 +134,7 @@ def _fused_matmul(call: Call) -> Value | None:
 
 
 def _operator_by_attribute(name: str) -> Callable[[Call], Value | None]:
-    """Return the function of operators whose output has an attribute as last dim."""
+    """Return the function of operators whose output has the value of an attribute as last dim."""
 
     def function(call: Call) -> Value | None:
         input_dims = _dims(call, 0)
@@ -163,7 +163,7 @@ def _stft(call: Call) -> Value | None:
 
 
 def _attention_scores(call: Call) -> Value | None:
-    """Return the size of the scores of attention: a number for each pair of positions and each head."""
+    """Return the size of the scores of attention: a number for each batch element, head and pair of positions."""
     query, key = _dims(call, 0), _dims(call, 1)
     if query is None or len(query) not in (3, 4):
         return None
@@ -269,8 +269,8 @@ INEXACT_SIZE_LIBRARY_OPERATORS = (
     "GreedySearch", "Sampling", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "TfIdfVectorizer", "RNN", "GRU", "LSTM",
     "OneHotEncoder", "FusedMatMul", "TransposeMatMul", "CropAndResize", "RoiAlign", "ArrayFeatureExtractor",
 )  # fmt: skip
-# Operators whose output strings are estimated from those of their inputs: see `ShapeBounds`. StringSplit and Tokenizer
-# are absent: their strings are parts of those of the input.
+# Operators for which the lengths of output strings are estimated from the strings of the inputs: see `ShapeBounds`.
+# StringSplit and Tokenizer are absent: their strings are parts of those of the input.
 TEXT_OPERATORS = frozenset(
     ("Identity", "Reshape", "Expand", "Tile", "Gather", "GatherElements", "GatherND", "Concat", "Where", "Squeeze",
      "Unsqueeze", "Transpose", "Flatten", "StringNormalizer", "StringConcat", "Slice", "Split", "Pad", "If",

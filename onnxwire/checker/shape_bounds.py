@@ -1,4 +1,4 @@
-"""Computes lower bounds of the sizes of a model's values and of its loops' iterations, without running the model.
+"""Computes lower bounds of the sizes of values and of the iteration counts of loops, without running the model.
 
 The nodes of a graph are evaluated in their order. Sizes that do not depend on data are computed with integers of any
 size; constants of a few elements are folded. Up to _MAX_BODY_RUNS successive iterations of a loop are evaluated, and
@@ -50,9 +50,10 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts
     from onnxwire.messages import TensorProto
 
-MAX_ITERATIONS = 10_000_000  # maximum product of the iterations of all loops around a node
+# Maximum iteration count of a loop, alone and multiplied by the counts of the enclosing loops.
+MAX_ITERATIONS = 10_000_000
 MAX_TOTAL_FACTOR = 16  # limit of the sum of the elements of summed outputs, as multiple of max_elements
-# The limit of a value whose size depends on an input's declared shape, as multiple of max_elements.
+# The limit of the elements of a value whose size depends on an input's declared shape, as multiple of max_elements.
 MAX_INPUT_DEPENDENT_FACTOR = 64
 # A value that is computed from stored tensors may have this multiple of the elements of the largest one, even if that
 # is more than the other limits.
@@ -286,7 +287,7 @@ class ShapeBounds:
         return rows[starts[graph] : starts[graph + 1]]
 
     def _compare_with_declared(self, graph: int, scope: Scope, names: Sequence[int]) -> None:
-        """Record the values of a graph whose declared shapes contradict the computed ones.
+        """Record each value of a graph whose declared shape contradicts its exactly known shape.
 
         names: the column ValueInfoProto.name.
         """
@@ -305,7 +306,10 @@ class ShapeBounds:
                     self.contradicted_shapes.setdefault(info, list(shape[:8]))
 
     def _run_with_unknown_arguments(self, function: int) -> None:
-        """Evaluate a function with unknown arguments, and cache the result for calls with such arguments."""
+        """Evaluate a function with unknown arguments, and cache the result for calls with such arguments.
+
+        The result is not cached if a call in the function was not evaluated.
+        """
         n_unevaluated_calls, total_before = self.results_cache.n_unevaluated_calls, self._total
         # An evaluation without arguments reads no elements of tensors that a call may pass.
         values = self._run_function(function, [], Scope(None))
@@ -592,7 +596,11 @@ class ShapeBounds:
     # Control flow
 
     def _run_if(self, call: NodeCall) -> list[Value]:
-        """Return the outputs of the branch that a known condition selects; otherwise the larger ones of both."""
+        """Return the outputs of the branch that a known condition selects; otherwise the larger one of each pair.
+
+        A pair is the outputs of both branches at one index. If the branch is unknown, returns no outputs unless there
+        are two branches with equally many outputs, and records a fault for a pair of a tensor and a sequence.
+        """
         bodies = self.bodies(call.node)
         results = [self._run_graph(graph, Scope(call.scope), []) for graph in bodies.values()]
         condition = call.value(0)

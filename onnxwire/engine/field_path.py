@@ -66,7 +66,7 @@ def field_path(document: Document, offset: int) -> str:
         while start < end:
             number, wire, value_start, next_start, length = read_record(document, start, end)
             if next_start is None and length is not None and offset >= value_start:
-                next_start = end  # the offset is in a nested message that runs past the end
+                next_start = end  # the offset is in a value that runs past the end
             field = fields.get(number)
             if next_start is not None and next_start <= offset:
                 if field is not None and field.accepts(wire):

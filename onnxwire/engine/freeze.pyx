@@ -70,7 +70,7 @@ cdef int freeze_edits(OverlayIndex index, Document document, const size_t* addre
 
     addresses: n keys of overlays in `index`, the overlays of `document`.
 
-    `freeze_elements` does not freeze the message that was added last, which takes about a thousand bytes.
+    Unlike `freeze_elements`, this includes the message that was added last, which takes about a thousand bytes.
     """
     cdef Elements _removed_overlays = None  # released last: destructors may run other code
     # The garbage collector could run code that changes the elements.
@@ -156,7 +156,7 @@ cdef class Batch:
         return 0
 
     cdef int encode_new(self, Elements elements, Document document) except -1:
-        """Encode the elements that are new messages, and whose release runs no other code."""
+        """Encode the elements that are new messages without a view, and whose release runs no other code."""
         cdef PyObject* owner
         cdef Py_ssize_t i
         for i in range(elements.n):
@@ -237,7 +237,7 @@ cdef bint is_text_or_new(PyObject* value) noexcept:
 
 
 cdef bint is_unshared(PyObject* overlay) noexcept:
-    """Return whether an overlay and every object in it has one owner: then there is no view of any of them."""
+    """Return whether an overlay and each object in it except str and bytes has one owner: then there are no views."""
     cdef PyObject* owner
     cdef uint32_t i
     if Py_REFCNT(overlay) != 1:

@@ -40,8 +40,9 @@ cdef struct Cursor:
     # A position in the records of a message, of one span or of several parts.
     const uint8_t* p
     const uint8_t* end
-    const Span* part             # the part that p is in; owned by the message, which must outlive the cursor
-    const Span* last_part        # equal to `part` if there is one span
+    # The part that p is in, or NULL if there is one span; owned by the message, which must outlive the cursor.
+    const Span* part
+    const Span* last_part        # NULL if there is one span
     HeaderCopies* copies         # where records from the address `first_copy` on are read if they were copied
     const uint8_t* first_copy
 
@@ -153,7 +154,7 @@ cdef inline int fill(View self) except -1:
 
 
 cdef inline void use_copies(Cursor* cursor, Document document) noexcept:
-    """Make a cursor read records in the document's copies of headers. `nogil` blocks must not use the cursor then."""
+    """Make a cursor read records in the document's copies of headers. Afterwards no `nogil` block may use it."""
     cursor.copies = document.far.copies
     cursor.first_copy = document.far.first_copy
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from onnxwire.io.source import Source
 
-_MAX_SHOWN = 20  # tensors in a repr
+_MAX_SHOWN = 20  # maximum number of tensors that a repr lists
 
 _MAX_OFFSET_ALIGNMENT = 1 << 16  # the granularity of mappings on Windows, the largest of all systems
 

@@ -74,14 +74,14 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
                 f"{output_name!r} is an output of the graph, and {input_name!r} is {obstacle}, so it can't be renamed "
                 f"to {output_name!r}; set op_type to Identity instead"
             )
-        # The two values swap names, so that the removed value does not have the output's name. All remaining
-        # errors are raised here.
+        # The two values swap names, so that the removed value does not have the output's name. If this call does
+        # not raise, no later step does.
         rename_values(model, {input_name: output_name, output_name: input_name}, scope=scope_path)
         if isinstance(scope, GraphProto):
             # The graph declares the type of the output, so the value_info of the renamed input is a duplicate.
             keep_if(scope.value_info, lambda value: value.name != output_name)
         output_name, input_name = input_name, output_name
-    # This step precedes the removal of the node, so that the model is unchanged if it raises.
+    # Without the renaming above, this step may raise; it precedes the removal, so that the model is then unchanged.
     replace_uses(model, output_name, input_name, scope=scope_path)
     del scope.node[target.element_index]
     return target.path

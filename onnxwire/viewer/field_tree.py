@@ -16,7 +16,7 @@ from onnxwire.viewer import byte_ranges
 from onnxwire.viewer.value_texts import read_value, value_text
 
 MAX_ROWS = 1000  # maximum number of rows of one answer
-_MAX_BYTES = 1 << 16  # maximum number of bytes of one answer
+_MAX_BYTES = 1 << 16  # maximum number of bytes of one answer to `raw`
 _MAX_RECORDS = 1 << 16  # maximum number of records, or elements of a list, that are scanned for their offsets
 _MAX_SUMMARY_FIELDS = 2  # maximum number of fields in the summary of a message
 _MAX_SUMMARY_CHARS = 60  # maximum length of a string in the summary of a message
@@ -219,7 +219,7 @@ def _label_of(field: FieldDescriptor) -> str:
 
 
 def _summarize(message: Message) -> str:
-    """Summarize a message by its first strings; if it has none, by its first numbers."""
+    """Summarize a message by its first strings except doc_string; without any, by its first numbers or doc_string."""
     singular_fields = [
         field for field in message.DESCRIPTOR.fields if not field.is_repeated and field.message_type is None
     ]

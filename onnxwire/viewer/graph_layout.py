@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 _BEND_WIDTH = 14  # width in pixels of an edge that passes a row
-_COLUMN_GAP = 22  # distance in pixels between the boxes of a row
+_COLUMN_GAP = 22  # distance in pixels between the boxes of a row, and between the rows of a grid
 ROW_GAP = 44  # distance in pixels between rows
-_MAX_TOTAL_LENGTH = 6_000  # in rows; the longest edges beyond this total are drawn as straight lines
+# Maximum sum of the lengths of edges, in rows; beyond it, the longest edges are drawn as straight lines.
+_MAX_TOTAL_LENGTH = 6_000
 _MAX_SWEEPS = 16  # maximum number of passes over all rows that reduce crossings
 _MAX_COUNTED_EDGES = 4_000  # with more edges and bends, crossings are not counted
 _PLACEMENT_SWEEPS = 8  # number of passes over all rows that place boxes
@@ -56,7 +57,7 @@ def lay_out(sizes: list[tuple[float, float]], edges: list[tuple[int, int]], gap:
     widths = [width for width, _ in sizes]
     for box in sorted(range(len(sizes)), key=rank.__getitem__):
         rows[row_of_box[box]].append(box)
-    # The neighbours of each box in the rows above and below it. Bends are boxes, too, with the following numbers.
+    # The neighbours of each box in the rows above and below it. Bends are boxes, too, numbered after the given boxes.
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
     chains = []  # the boxes and bends of each edge, from the upper end to the lower end
@@ -120,7 +121,10 @@ def lay_out_grid(sizes: list[tuple[float, float]]) -> Layout:
 
 
 def _order_topologically(count: int, edges: list[tuple[int, int]]) -> list[int]:
-    """Return the rank of each box in a topological order, stable by index; edges that close a cycle lead backwards."""
+    """Return the rank of each box in a topological order; edges that close a cycle lead backwards.
+
+    Of several boxes that may be next, the one with the lowest index is next.
+    """
     n_sources = [0] * count
     targets: list[list[int]] = [[] for _ in range(count)]
     for start, end in edges:
@@ -160,7 +164,7 @@ def _choose_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> l
 def _assign_rows(count: int, edges: list[tuple[int, int]], rank: list[int]) -> list[int]:
     """Return the row of each box: the row above its highest target if it has at least as many targets as sources.
 
-    Otherwise the row is the first row below its sources.
+    Otherwise, and without targets, the row is the first row below its sources.
     """
     rows, n_sources = [0] * count, [0] * count
     targets: list[list[int]] = [[] for _ in range(count)]

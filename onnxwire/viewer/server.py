@@ -1,4 +1,4 @@
-"""The HTTP server of the page: on the loopback interface only, and only for the owner of a one-time token."""
+"""The HTTP server of the page: on the loopback interface only, with data only for the owner of a one-time token."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ _HEADERS = {
 _JSON, _BINARY = "application/json", "application/octet-stream"  # types of bodies of requests
 _MAX_BODY_BYTES = 1 << 22  # maximum size of the body of an action, except `upload`
 _NO_KEY_REASON = "start `onnxwire view` again, and open the address that it prints"
-IDLE_SECONDS = 60  # maximum time between the requests of a connection that sent the key
-HEAD_SECONDS = 10  # timeout of a request of any other connection
+# Maximum time between the requests of a connection that sent the key; also the timeout of reads and writes.
+IDLE_SECONDS = 60
+HEAD_SECONDS = 10  # maximum time until any other connection has sent its next request
 MAX_CONNECTIONS = 64  # maximum number of open connections
 
 
@@ -82,7 +83,7 @@ def _parse_numbers(count: int | None) -> Callable[[str], tuple[int, ...]]:
 
 def _parse_number(text: str) -> int:
     if re.fullmatch(r"-?[0-9]{1,18}", text) is None:
-        raise _QueryError(f"{text!r} is not a number")
+        raise _QueryError(f"{text!r} is not an integer of at most 18 digits")
     return int(text)
 
 

@@ -51,7 +51,7 @@ _WEIGHT_EXTENSIONS = ("bin", "data", "weight", "weights", "safetensors", "npy", 
 
 
 def location_fault(location: str) -> str:
-    """Return the reason why programs interpret a location differently, "" if there is none."""
+    """Return why programs may interpret a location differently, or that it contains `..`; "" if neither applies."""
     if _URL.match(location) and location[1:2] != ":":
         return "it is an address of a server or a device, which some programs open"
     if _VARIABLE.search(location):
@@ -104,7 +104,7 @@ def _normalize(location: str) -> str:
 
 
 class Extents:
-    """The ranges of external tensors, sorted by file, offset and end; `facts.derive(Extents)` returns them.
+    """The nonempty ranges of external tensors, sorted by file, offset and end, by `facts.derive(Extents)`.
 
     rows: rows of TensorProto. files: the number of each file, an index of `names`. names: the normalized locations.
     start, end: the range in the file, in bytes. new_bytes: the number of bytes of the range that no earlier range of
@@ -164,7 +164,7 @@ def memory_address(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-file-location", "StringStringEntryProto")
 def ambiguous_location(facts: Facts) -> Iterator[Finding]:
-    """Yield locations that some programs interpret as another file."""
+    """Yield locations that some programs may interpret as another file, and locations with `..`."""
     entries = facts.StringStringEntryProto
     rows = _locations_where(facts, lambda location: _MEMORY_ADDRESS not in location and bool(location_fault(location)))
     yield entries.at(
@@ -341,7 +341,8 @@ def _inspected_ranges(starts: Any, ends: Any, size: int) -> Iterator[tuple[int, 
 def _kind_in_range(descriptor: int, offset: int, size: int) -> tuple[int, str]:
     """Return the offset and the format of a program or archive in a part of a file; (0, "") for none.
 
-    At most _GAP_BYTES bytes of the part are read; if all are zeros, again at most as many, after any hole.
+    At most _GAP_BYTES bytes of the part are read. If all are zeros, at most as many are read from the next position at
+    which the file system stores data.
     """
     content = os.pread(descriptor, min(size, _GAP_BYTES), offset)
     if size > _GAP_BYTES and not content.strip(b"\0") and hasattr(os, "SEEK_DATA"):

@@ -12,7 +12,7 @@ from onnxwire.checker.facts import EMPTY, Facts, Finding, Sheet, Table, repeats,
 from onnxwire.checker.registry import rule
 from onnxwire.checker.scopes import ALGORITHM, INITIALIZATION, MAIN, NESTED, NOWHERE, Scopes
 
-_SINCE_IR = 7  # the first IR version with TrainingInfoProto, and so of all rules in this module
+_SINCE_IR = 7  # the first IR version with TrainingInfoProto
 _INITIALIZATION = "TrainingInfoProto.initialization_binding"
 _UPDATE = "TrainingInfoProto.update_binding"
 _UNKNOWN_KEY = "the key {key!r} is not an initializer of the main graph or of the algorithm; correct the name or add it"
@@ -86,12 +86,12 @@ RULES = {
 
 
 class Names:
-    """Names of the main graph and of algorithms, by `facts.derive(Names)`.
+    """Names in all graphs, by `facts.derive(Names)`.
 
-    initializers, inputs, outputs, infos, node_outputs: pairs of columns, a row of GraphProto and the id of a name; the
-    name of a sparse initializer is that of its values. input_rows, output_rows, info_rows: the corresponding rows of
-    ValueInfoProto. node_output_rows: the corresponding elements of NodeProto.output. dense_rows, sparse_rows: the rows
-    of the initializers in TensorProto and in SparseTensorProto.
+    initializers, inputs, outputs, infos (of value_info), node_outputs: pairs of columns, a row of GraphProto and the id
+    of a name; the name of a sparse initializer is that of its values. input_rows, output_rows, info_rows: the
+    corresponding rows of ValueInfoProto. node_output_rows: the corresponding elements of NodeProto.output. dense_rows,
+    sparse_rows: the rows of the initializers in TensorProto and in SparseTensorProto.
     main: the row of the main graph, or -1. algorithms, initializations: the row of the graph of each TrainingInfoProto,
     or -1.
     """
@@ -226,7 +226,7 @@ def _unknown_outputs_of_algorithms(entries: Sheet) -> Any:
 
 
 def _lacks_algorithm(infos: Sheet) -> Any:
-    """Return whether each TrainingInfoProto has no algorithm, and update bindings that need one."""
+    """Return whether each TrainingInfoProto has update bindings that need an algorithm, but has no algorithm."""
     needs_algorithm = np.zeros(infos.n, bool)
     needs_algorithm[infos.facts.StringStringEntryProto.parent[infos.derive(_unknown_updates)]] = True
     return needs_algorithm & (infos.algorithm < 0)
