@@ -201,10 +201,10 @@ class Sheet(Table):
     """All messages of a type: one row for each message, one column for each field.
 
     Columns of every sheet: length (bytes), parent (row in the sheet of the parent's type), index (in the repeated
-    field), edge (index in `Facts.columns.edges` of the field that contains the message), depth, flags, present (bit =
-    index of the field). The column of a field contains the number, the id of the string, the length of bytes, the row
-    of the message (-1: absent), or the number of elements of a repeated field; for repeated bytes, and numbers that are
-    not read, the number of records.
+    field), edge (index in `Facts.columns.edges` of the field that contains the message), depth (number of messages
+    around the message), flags, present (bit = index of the field). The column of a field contains the number, the id of
+    the string, the length of bytes, the row of the message (-1: absent), or the number of elements of a repeated field;
+    for repeated bytes, and numbers that are not read, the number of records.
     """
 
     if TYPE_CHECKING:
