@@ -1,4 +1,4 @@
-"""Every exception of onnxwire."""
+"""Exceptions of onnxwire."""
 
 from __future__ import annotations
 

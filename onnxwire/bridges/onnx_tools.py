@@ -68,7 +68,7 @@ def check_official(model: ModelProto, *, full: bool = False) -> None:
         if is_external(source) and is_external(tensor):
             for entry in tensor.external_data:
                 if entry.key == "location" and entry.value:
-                    # The official checker would search the current directory.
+                    # Check the reference here: the official checker would search the current directory for the file.
                     locate_payload(source, source._document.files)
                     entry.value = LOCATION_PREFIX
     checker.check_model(stripped_model.as_argument("bytes"), full_check=full)

@@ -43,8 +43,8 @@ def run_tasks(
 ) -> Iterator[tuple[Task, Result]]:
     """Run tasks with an engine: "local", "dask" or "ray". Yield each task with its result, in the order of the tasks.
 
-    address: the address of dask's scheduler or of a Ray cluster. workers: the number of processes of the local engine,
-    by default one per core.
+    address: the address of dask's scheduler, or of a Ray cluster, ignored if Ray is already initialized. workers: the
+    number of processes of the local engine, by default one per core.
     Raises FieldValueError for an unknown engine, and for dask without an address; MissingPackageError without the
     engine's package.
     """

@@ -11,9 +11,9 @@ The journal is a file of JSON objects, one per line. A line takes effect as a wh
 
 A *group* is a set of models whose rows are in the same files TABLE/ID.parquet; the file _states/ID.parquet names the
 models (states.py). `remove` lists models of a group whose rows are no longer valid: readers skip these rows until the
-group is rewritten. Its `rows` are subtracted from those of the group. `retire` ends groups and announced files, at a
-time in seconds since 1970. So one line replaces the rows of models. A long journal is replaced by a shorter one with
-the same contents.
+group is rewritten. Its `rows` are subtracted from those of the group. `retire` lists groups and announced files
+that are no longer valid, with a time in seconds since 1970. So one line replaces the rows of models. A long journal is
+replaced by a shorter one with the same contents, except on Windows.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Contents:
         self.groups[id] = Group(group["models"], _decode_rows(group["rows"]), as_count(group["size"]), group["checked"])
 
     def _remove_models(self, id: str, removal: dict[str, Any]) -> None:
-        """Remove models and their rows from a group. Raises ValueError if the group does not have them."""
+        """Remove models and their rows from a group. Raises ValueError if the removal contradicts the contents."""
         if removal.keys() != {"models", "rows"}:
             refuse("the keys of a removal are not models and rows")
         group = self.groups.get(id)

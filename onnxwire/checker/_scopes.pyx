@@ -293,7 +293,7 @@ cdef class Scopes:
                 if graphs.edge[i] == graphs_edge and graphs.parent[i] == frame.attribute - 1:
                     self.enter(i, -1)
                 elif graphs.parent[i] == frame.attribute - 1:
-                    frame.nested_end += 1  # the graph in `g`, between those in `graphs`, is visited by itself
+                    frame.nested_end += 1  # the graph in `g`, between those in `graphs`, is visited separately
                 continue
             if frame.attribute >= 0 and frame.attribute < frame.attributes_end:
                 i = frame.attribute

@@ -153,7 +153,8 @@ def check_signatures(
 
     signature_of_node: the signature of each node, below 0 for none. signatures, parameters, attributes,
     disallowed_counts, type_sets: tables, each with one unused row at the end. definitions: see `Scopes`. declared: for
-    each attribute, the type of the default to which it refers if it has no type of its own, else 0; or empty.
+    each attribute that has no type of its own and refers to an attribute of its function, the type of that attribute's
+    default, else 0; or empty.
     types: the known type of each definition, node outputs first. node_faults, input_faults, output_faults,
     attribute_faults: the columns of faults, one for each row of NodeProto, NodeProto.input, NodeProto.output and
     AttributeProto. Raises ValueError for columns of wrong lengths.

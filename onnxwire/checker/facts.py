@@ -45,7 +45,7 @@ IDENTIFIER, ASCII, UTF8, HAS_ANGLE_BRACKET, HAS_DOT = 1, 2, 4, 8, 16
 _COMMON_COLUMNS = ("length", "parent", "index", "edge", "depth", "flags", "present")
 # The dtypes of columns, by the kind of the column, in the byte order of the machine.
 _DTYPES = {"TEXT": "i4", "NUMBER": "i8", "CHILD": "i4"}
-_MAX_CACHED_ROWS = 4096  # longer columns that are quick to compute are not cached
+_MAX_CACHED_ROWS = 4096  # `Sheet.under` does not cache longer columns
 # The struct `Unknown` of `_facts.pxd`.
 _UNKNOWN_RECORD = np.dtype(
     [("start", "i8"), ("value", "i8"), ("row", "i4"), ("number", "i4"), ("sheet", "i2"), ("wire", "i2")],
@@ -56,10 +56,10 @@ _UNKNOWN_RECORD = np.dtype(
 class Finding:
     """Rows that break a rule, and the message about each row. Rules yield findings.
 
-    table: the sheet or list. rows: the numbers of the rows. template: the message, such as "{name!r} has rank {rank}".
-    A name in braces is a key of `columns` or a column of the table; {facts.ir_version} is the IR version that the
-    document is checked against. columns: by name, an array, dict or `Texts` indexed by row number, or a function of the
-    row number.
+    table: the sheet, list or unknown fields. rows: the numbers of the rows. template: the message, such as "{name!r}
+    has rank {rank}". A name in braces is a key of `columns` or a column of the table; {facts.ir_version} is the IR
+    version that the document is checked against. columns: by name, an array, dict or `Texts` indexed by row number, or
+    a function of the row number.
     """
 
     __slots__ = ("columns", "rows", "table", "template")
@@ -124,7 +124,7 @@ class FieldRows(NamedTuple):
 
 
 class Table:
-    """A sheet or a list: rows with paths and offsets, so that messages can refer to them."""
+    """A sheet, a list or the unknown fields: rows with paths and offsets, so that messages can refer to them."""
 
     facts: Facts
     type_name: str
@@ -201,10 +201,10 @@ class Sheet(Table):
     """All messages of a type: one row for each message, one column for each field.
 
     Columns of every sheet: length (bytes), parent (row in the sheet of the parent's type), index (in the repeated
-    field), edge (index in `Facts.columns.edges` of the field that contains the message), depth, flags, present (bit =
-    index of the field). The column of a field contains the number, the id of the string, the length of bytes, the row
-    of the message (-1: absent), or the number of elements of a repeated field; for repeated bytes, and numbers that are
-    not read, the number of records.
+    field), edge (index in `Facts.columns.edges` of the field that contains the message), depth (number of messages
+    around the message), flags, present (bit = index of the field). The column of a field contains the number, the id of
+    the string, the length of bytes, the row of the message (-1: absent), or the number of elements of a repeated field;
+    for repeated bytes, and numbers that are not read, the number of records.
     """
 
     if TYPE_CHECKING:
@@ -560,7 +560,7 @@ class Facts:
     def join(self, left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
         """Return, for each row of `left`, the first row of `right` with the same keys, or -1.
 
-        left, right: (numbers of any kind from 0 on, ids of strings), such as (graph, name).
+        left, right: (nonnegative integers, ids of strings), such as (graph, name).
         """
         n_texts = self.columns.text_count()
         left_keys = left[0].astype(np.int64) * n_texts + left[1]

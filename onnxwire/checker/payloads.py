@@ -170,7 +170,7 @@ class Payloads:
 
     @cached_property
     def is_wrong_count(self) -> Any:
-        """Whether the list of each tensor's type has a wrong number of entries."""
+        """Whether the list for the data type, as the only nonempty field of an inline tensor, has a wrong length."""
         is_listed = (self.storage == self.own_storage) & (self.storage >= 0) & self.is_inline
         if not is_listed.any():
             return is_listed
@@ -181,7 +181,7 @@ class Payloads:
 
     @cached_property
     def is_wrong_size(self) -> Any:
-        """Whether raw_data has a wrong length."""
+        """Whether raw_data, as the only nonempty field of an inline tensor, has a wrong length."""
         length = self.facts.TensorProto.span("raw_data")[1]
         return (self.storage == RAW) & (self.bits > 0) & (self.size >= 0) & (length != self.size) & self.is_inline
 

@@ -104,7 +104,7 @@ def read_setting(scope: str, name: str) -> list[str]:
 
 
 def write_setting(scope: str, *arguments: str) -> None:
-    """Run `git config` to change a setting; waits while another process has locked the file."""
+    """Run `git config` to change a setting; waits at most three seconds while another process has locked the file."""
     deadline = time.monotonic() + _MAX_LOCK_SECONDS
     while True:
         try:

@@ -28,7 +28,7 @@ def add_color(parser: argparse.ArgumentParser) -> None:
         "--color",
         choices=("auto", "always", "never"),
         default="auto",
-        help="when to use colors; default: auto, which is on a terminal unless NO_COLOR is set",
+        help="when to use colors; auto, the default, uses them on a terminal unless NO_COLOR is set or TERM is dumb",
     )
 
 
@@ -218,9 +218,9 @@ def table_lines(
 
     headings: the headings of the columns, underlined if `paint` styles text. right_columns: indices of the columns to
     align to the right. styles: the styles of the columns, "" for none. max_column_width: the maximum width of a column,
-    ignored if `max_width` is greater; a longer text exceeds its column. widths: the widths of the columns in earlier
-    calls, updated in place. max_width: the width of the terminal, None for no limit; the middle of long texts in other
-    columns than `right_columns` is omitted until the lines fit.
+    ignored if `max_width` is greater; a text that is longer, and is not shortened for `max_width`, exceeds its column.
+    widths: the widths of the columns in earlier calls, updated in place. max_width: the width of the terminal, None for
+    no limit; the middle of long texts in other columns than `right_columns` is omitted until the lines fit.
     """
     paint = paint or (lambda text, style: text)
     all_rows = [*([headings] if headings else []), *rows]

@@ -331,7 +331,7 @@ cdef class PieceJoiner:
     cdef list pieces             # bytes objects, and ranges of the document as (offset, length)
 
     cdef int copy(self, uint64_t start, uint64_t end) except -1:
-        """Add the bytes between two offsets of the document: a copy if they are few, else a range."""
+        """Add the bytes between two offsets of the document: a range, or a copy of a few bytes of a longer document."""
         if end - start < MIN_RANGE_BYTES and end - start < <uint64_t>len(self.document):
             self.short_bytes += (<const char*>self.document.start)[start:end]
         elif start < end:

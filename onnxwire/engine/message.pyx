@@ -31,7 +31,7 @@ from onnxwire.errors import FieldTypeError, FieldValueError, InUseError
 cdef bint VERIFIES_ON_PARSE = False
 
 cdef enum:
-    MAX_VALUE_CHARS = 60  # maximum characters of one value in a repr
+    MAX_VALUE_CHARS = 60  # maximum characters of one value in a repr; longer bytes and lists are abbreviated, too
     SNIFFED_BYTES = 256   # bytes at the start of a string that `_is_doubtful` examines
 
 
@@ -78,8 +78,9 @@ cdef class Message(View):
         """Make the message that is encoded in `data`.
 
         data: a bytes-like object; bytes are shared, other buffers are copied.
-        Raises DecodeError if records of the message itself are damaged. Nested messages are parsed when they are read;
-        `onnxwire.verify` checks them, too, as this method does after `verify_on_parse(True)`.
+        Raises FieldTypeError for an object of another type, and DecodeError if records of the message itself are
+        damaged. Nested messages are parsed when they are read; `onnxwire.verify` checks them, too, as this method does
+        after `verify_on_parse(True)`.
         """
         cdef Document document = Document(exact_bytes(cls, data))
         if VERIFIES_ON_PARSE:
@@ -322,7 +323,7 @@ cdef class Message(View):
         """Close the message's document; every view of the document raises ClosedError from then on.
 
         No-op for new messages and copies, whose bytes other messages may share.
-        Raises InUseError while arrays or memoryviews of the document's bytes, or of its external data, exist.
+        Raises InUseError while arrays, memoryviews or calls use the document's bytes or its external data.
         """
         (<Document>self.document).close()
 

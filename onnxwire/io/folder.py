@@ -115,7 +115,7 @@ class Folder:
         return status is not None and identity_of(status) == identity
 
     def replace(self, old: str, new: str) -> None:
-        """Rename a file, replacing any entry of the new name."""
+        """Rename a file, replacing a file or link of the new name."""
         os.replace(self._name_or_path(old), self._name_or_path(new), src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
 
     def unlink(self, name: str) -> None:
@@ -131,7 +131,7 @@ class Folder:
         os.rmdir(self._name_or_path(name), dir_fd=self._dir_fd)
 
     def link(self, descriptor: int, name: str) -> None:
-        """Link an open file without a name to a name (Linux)."""
+        """Give an open file that has no name a name in the folder (Linux)."""
         # Python calls linkat, which can follow the link, only if a directory descriptor is passed. The system ignores
         # the descriptor, because the path is absolute.
         path = f"/proc/self/fd/{descriptor}"

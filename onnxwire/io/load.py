@@ -62,9 +62,10 @@ def load(
     names are restricted to its folder and external_root in any case.
     The view is a context manager that closes the document and its external data files. Only the records of the root
     message are scanned at this point.
-    Raises SourceError for a file that can't be opened; DecodeError for bytes that are empty, damaged, or not a message
-    of the type, with the format of the bytes if it is recognized; TypeError for a source of another type, and for
-    storage_options or allow_hosts with a local source.
+    Raises SourceError for a file or external_root that can't be opened; DecodeError for bytes that are empty, damaged,
+    or not a message of the type, with the format of the bytes if it is recognized; TypeError for a source or
+    external_data of another type, for storage_options or allow_hosts with a local source, and for cache or allow_hosts
+    with `store`.
     """
     document = open_document(source, mmap, store, storage_options, cache, allow_hosts, untrusted)
     try:

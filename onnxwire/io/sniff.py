@@ -43,7 +43,7 @@ _MAGIC = [
     (0, b"MZ", "a Windows executable"),
     (0, b"\x89PNG", "a PNG image"),
 ]
-_FIRST_BYTES = 512  # of a document, in which formats are recognized
+_FIRST_BYTES = 512  # number of bytes at the start of a document that are examined for known formats
 _MAX_RECORDS = 1024  # records examined for each candidate type
 _MAX_NESTED_BYTES = 1 << 16  # size of the largest nested message that is examined
 _MAX_DEPTH = 2  # levels of nested messages examined
@@ -55,7 +55,7 @@ _CONTROL_BYTES = frozenset(range(32)) - frozenset(b"\t\n\r")
 
 
 def describe_foreign_format(document: Document) -> str | None:
-    """Return a sentence with the format of a document that is not ONNX, judged by its first bytes; None if unknown."""
+    """Return a sentence with the format of a document that is not ONNX, judged by its beginning; None if unknown."""
     first_bytes = bytes_at(document, 0, min(len(document), _FIRST_BYTES))
     for offset, magic, name in _MAGIC:
         if first_bytes[offset : offset + len(magic)] == magic:

@@ -41,7 +41,8 @@ class ExternalFile:
     def from_descriptor(cls, descriptor: int, name: str, *, mmap: bool = True) -> ExternalFile:
         """Create an ExternalFile that owns the open descriptor of a regular file. The descriptor is closed on failure.
 
-        mmap: map the file; else read it on demand. Raises SourceError for an error of the system.
+        mmap: map the file; else read it on demand. Raises SourceError for an error of the system, and for a file that
+        is truncated while it is opened.
         """
         try:
             size = os.fstat(descriptor).st_size

@@ -50,6 +50,7 @@ def to_text(
     and 1000000.0. summary: called with each message; its result replaces fields of the message by a comment, such as
     the elements of a tensor by a digest (`analysis/payload_summary.py`).
     Raises DecodeError if the message is damaged or nested more than 100 deep; the output up to that point is written.
+    Raises TypeError for an object that is not a message, and ValueError for a negative max_bytes.
     """
     check_arguments(message, max_bytes)
     unknown_fields = UnknownFieldPrinter().lines_of if as_protoc else None

@@ -38,7 +38,8 @@ def short_name(name: str, op_type: str, scopes: list[str]) -> str:
         inner_parts = parts[len(scopes) :]
         if len(inner_parts) > 1 and inner_parts[-1] == op_type:
             inner_parts.pop()
-        # The number at the end of a name is joined to the part before it, which may be a scope.
+        # If no part remains, the text after the last separator is shown, such as an index that `split_name` joined to
+        # a scope.
         name = separator.join(inner_parts) or name.rpartition(separator)[2] or name
     name = name.lstrip("/")
     if name == op_type:

@@ -18,8 +18,8 @@ from onnxwire.checker.shape_bounds import MAX_INPUT_DEPENDENT_FACTOR, ShapeBound
 from onnxwire.engine.record_reader import bytes_at
 from onnxwire.errors import count_text
 
-# The maximum number of nodes after all calls are inlined: the first number, or if it is greater, the second one times
-# the number of nodes in the file.
+# The maximum number of nodes after all calls are inlined is the greater of two numbers: _MAX_INLINED_NODES, and
+# _MAX_INLINED_FACTOR times the number of nodes in the file.
 _MAX_INLINED_NODES, _MAX_INLINED_FACTOR = 1_000_000, 100
 _MAX_CALL_DEPTH = 64  # maximum number of nested calls
 _MAX_GRAPH_DEPTH = 10  # maximum number of nested graphs
@@ -34,6 +34,7 @@ _MAX_COUNTS = {
     "FunctionProto": {"opset_import": 256, "attribute": 4096},
     "DeviceConfigurationProto": {"num_devices": 1 << 20},
 }
+# Matches the names of attributes whose strings are checked as regular expressions.
 _EXPRESSION_NAME = re.compile(r"pattern|regex|tokenexp|(?:^|_)re$", re.I)
 _MAX_EXPRESSION_BYTES = 1 << 12  # longer expressions are not tested
 # Limits of the product of a tensor's dims.
@@ -147,7 +148,7 @@ def count(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-loop", "NodeProto")
 def endless_loop(facts: Facts) -> Iterator[Finding]:
-    """Yield loops whose condition is always true and whose trip count is absent or too great."""
+    """Yield loops whose condition is true in all evaluated iterations, and whose trip count is absent or too great."""
     iteration_counts = facts.derive(ShapeBounds).endless_loops
     yield facts.NodeProto.at(
         iteration_counts,
@@ -225,7 +226,11 @@ def body_sizes(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-type", "NodeProto", "ValueInfoProto")
 def branch_types(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes whose graphs declare different types for one value: in both branches, or as a state."""
+    """Yield nodes whose graphs declare different types for one value.
+
+    The value is an output of both branches of an If, or a state of a Loop or Scan, which is an input and an output of
+    the body.
+    """
     bounds, declared = facts.derive(ShapeBounds), facts.derive(DeclaredTypes)
     fields = facts.TypeProto.fields
     # A value of an optional type may be declared by the type of its element.
@@ -241,7 +246,8 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
                 continue
             counterparts = bounds.graph_rows("ValueInfoProto", "GraphProto.output", graphs[1])
         else:
-            # A state is an input of the body, after the iteration and the condition of Loop, and then an output.
+            # States are the first inputs and outputs of the body, except that in a Loop the iteration number and the
+            # condition precede the inputs, and the condition precedes the outputs.
             counterparts = bounds.graph_rows("ValueInfoProto", "GraphProto.input", graphs[0])
             n_skipped = int(op_type == "Loop")
             n_states = int(facts.NodeProto.input[node]) - 2
@@ -458,6 +464,7 @@ def has_slow_repeats(expression: str) -> bool:
 
     Such repeats are: a repeated group that contains a repeat; a repeated group in which two alternatives begin with the
     same token, begin with groups or are empty; three repeats of the same token in succession.
+    Repeats of at most 9 repetitions are ignored.
     """
     position = 0
     groups = [_OpenGroup()]  # the whole expression, and the open groups in it
