@@ -639,10 +639,10 @@ class ShapeBounds:
         outer_trips = self._trips
         self._trips = outer_trips * min(trips or 1, 1 << 63)
         try:
-            results, is_true = self._repeat(body, call.scope, carried, trips, is_initially_true)
+            results, is_true, trips = self._repeat(body, call.scope, carried, trips, is_initially_true)
         finally:
             self._trips = outer_trips
-        is_huge = count is OMITTED or (trips is not None and trips > MAX_ITERATIONS)
+        is_huge = count is OMITTED if trips is None else trips > MAX_ITERATIONS
         if is_huge and is_initially_true and is_true:
             self.endless_loops.setdefault(call.node, "without end" if trips is None else f"{trips:,} times")
         elif is_huge:
@@ -655,8 +655,9 @@ class ShapeBounds:
 
     def _repeat(
         self, body: int, scope: Scope, carried: list[Value], trips: int | None, is_initially_true: bool
-    ) -> tuple[list[Value], bool]:
-        """Evaluate iterations of a body; return the outputs of the last one, and whether the loop always continues.
+    ) -> tuple[list[Value], bool, int | None]:
+        """Evaluate iterations of a body; return the outputs of the last one, whether the loop always continues, and the
+        trip count: that of the last iteration if a condition that is known to be false ends the loop, else `trips`.
 
         If the trip count is greater than the number of evaluated iterations, the outputs are extrapolated to it.
         carried: the values that an iteration passes to the next one. trips: the trip count, or None.
@@ -664,16 +665,19 @@ class ShapeBounds:
         n = len(carried)
         history = [carried]  # the values before the loop, and after each iteration
         results: list[Value] = []
-        is_true = False
+        is_true = True
         runs = _MAX_BODY_RUNS if trips is None else min(trips, _MAX_BODY_RUNS)
         for i in range(runs):
             arguments = [Value((), [i]), Value((), [True] if is_initially_true else None), *carried]
             results = self._run_graph(body, Scope(scope), arguments)
-            is_true = bool(results) and results[0].data is not None and bool((results[0].data or [0])[0])
+            condition = results[0].data if results else None
+            is_true = is_true and bool((condition or [False])[0])
             next_values = (results[1 : n + 1] + [UNKNOWN] * n)[:n]
             is_steady = all(next_value.is_equal(value) for next_value, value in zip(next_values, carried, strict=True))
             carried = next_values
             history.append(carried)
+            if condition and not condition[0]:
+                return results, False, i + 1
             if is_steady or self.budget <= 0 or (not is_true and trips is None):
                 break
         n_evaluated = len(history) - 1
@@ -689,7 +693,7 @@ class ShapeBounds:
             arguments += [_advance(*values) for values in zip(history[0], history[1], strict=True)]
             outputs = self._run_graph(body, Scope(scope), arguments)
             is_true = bool(outputs) and outputs[0].data is not None and bool((outputs[0].data or [0])[0])
-        return results, is_true
+        return results, is_true, trips
 
     def _stack(self, value: Value, trips: int | None) -> Value:
         """Return the concatenation of an output of all iterations along a new first axis."""

@@ -279,6 +279,18 @@ def test_a_loop_is_endless_if_its_condition_is_known_to_hold():
     )
 
 
+def test_a_loop_whose_condition_becomes_false_ends_there():
+    body = [
+        _node("Concat", ["v", "v"], "u", axis=0),
+        _node("Constant", [], "two", value_int=2),
+        _node("Less", ["i", "two"], "e"),
+    ]
+    assert _output_shape(_loop_model(body, 60, "e")) == [16 * 2**3]  # the condition is false after the iteration 2
+    # False after the first iteration only: the loop ends, although the condition would be true later.
+    is_later = [RELU_NODE, _node("Constant", [], "zero", value_int=0), _node("Greater", ["i", "zero"], "e")]
+    assert not _bounds(_loop_model(is_later, 1 << 60, "e")).endless_loops
+
+
 def test_the_evaluation_of_nested_loops_stops_when_the_budget_is_exhausted():
     body = [RELU_NODE]
     for _ in range(12):
