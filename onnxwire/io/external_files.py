@@ -95,7 +95,8 @@ class ExternalFiles:
     def open_temporarily(self, location: str) -> Iterator[ExternalFile]:
         """Open the file of a location for a with block, without mapping it. Close it afterwards if it was not open.
 
-        Only one additional file is open at a time, so any number of files can be visited. Raises the errors of `open`.
+        Only one additional file is open at a time, so any number of files can be visited. Raises the errors of `open`
+        except ClosedError.
         """
         file = self._by_location.get(location) or self._find_data(location)
         if file is not None:
