@@ -187,10 +187,11 @@ class Edits:
         """Check the present state, and return its new problems, in comparison with the original file.
 
         Returns revision, total (the number of new problems), gone (the number of the original file's problems that the
-        present state does not have; of a rule that the original file breaks more often than the check lists, none), and
-        rows: rule, severity, path and message of up to 200 new problems, errors first. For a rule that the present
-        state breaks more often than the check lists, one more row has the number of new problems beyond this limit.
-        left_off: the number of new problems that no row lists or counts. A message of a user's schema is not checked.
+        present state does not have; problems of a rule that the original file breaks more often than the check lists
+        are not counted), and rows: rule, severity, path and message of up to 200 new problems, errors first. For a rule
+        that the present state breaks more often than the check lists, one more row has the number of new problems
+        beyond this limit. left_off: the number of new problems that no row lists or counts. A message of a user's
+        schema is not checked.
         """
         # A separate lock: changes must not wait for a check.
         with self._check_lock:
