@@ -30,8 +30,8 @@ cdef struct Edge:
     int32_t consumer         # a vertex
     int32_t source           # a vertex or NONE; while a scope is read, the name of the source
     int32_t output           # index of the output of the source
-    # The index of an input. For an output of a nested graph: -1 minus the number of a key of the attribute, the graph
-    # and the output.
+    # The index of an input. For an output of a nested graph: -1 minus the interner's number of a key that identifies
+    # the attribute, the graph and the output.
     int32_t port
 
 cdef struct Scope:

@@ -1,4 +1,4 @@
-"""Defines a node with the known Values of its inputs, and the scope that resolves names."""
+"""Classes of a node with the known Values of its inputs, and of the scope that resolves names."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class NodeCall:
                 return Value((len(numbers),), numbers if len(numbers) <= MAX_KNOWN_ELEMENTS else None)
             return Value((), [attribute.i if name == "value_int" else attribute.f])
         tensor = self._own_tensor()
-        if tensor >= 0:  # the attribute is too long for `attribute`
+        if tensor >= 0:  # `attribute` omits the attribute, which is too long or in several pieces
             return self.bounds.value_of_row(tensor)
         attribute = self.attribute("value_string")
         if attribute is None:

@@ -27,14 +27,14 @@ MAX_TENSOR_BYTES = 1024  # maximum encoded size of a tensor that is decoded, exc
 # Maximum length of raw_data with MAX_KNOWN_ELEMENTS elements and an incomplete one.
 _MAX_NUMBER_BYTES = 8 * MAX_KNOWN_ELEMENTS + 7
 MAX_ATTRIBUTE_BYTES = 1 << 16  # maximum encoded size of an attribute that is read
-MAX_KEY_BYTES = 1024  # maximum length of attributes that are compared with those of other nodes
+MAX_KEY_BYTES = 1024  # maximum total size of the attributes of a node that are compared with those of other nodes
 MAX_EXTENT_BYTES = 1 << 16  # maximum encoded size of a tensor for `extent`
 # Format characters of `struct` by data type.
 _FORMATS = {1: "f", 2: "B", 3: "b", 4: "H", 5: "h", 6: "i", 7: "q", 9: "?", 10: "e", 11: "d", 12: "I", 13: "Q"}
 
 
 class SmallConstants:
-    """Tensors and attributes of a document, decoded on request, by `facts.derive(SmallConstants)`."""
+    """Tensors and attributes of a document, decoded on request. `facts.derive(SmallConstants)` returns the object."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -127,8 +127,9 @@ class SmallConstants:
     def extent(self, tensor: int) -> tuple[int, int] | None:
         """Return the least and the greatest element of a row of TensorProto, or None if they are unknown.
 
-        They are unknown for external and damaged tensors, for tensors above MAX_EXTENT_BYTES, without integers or
-        encoded in several pieces, and beyond MAX_TOTAL_READ_BYTES bytes of the document.
+        They are unknown for external and damaged tensors, and for tensors above MAX_EXTENT_BYTES, without integers or
+        encoded in several pieces. All calls together read at most MAX_TOTAL_READ_BYTES bytes; the elements of a
+        tensor above the rest of this limit are unknown, too.
         """
         length = self.column("TensorProto", "length")[tensor]
         if length > MAX_EXTENT_BYTES or length > self._extent_bytes_left:

@@ -47,7 +47,7 @@ cdef class Encoder:
     """Encodes a message in two passes, measuring and writing, or in a single pass."""
     cdef bint deterministic
     cdef bint is_writing         # the second pass, or the single one; False while measuring
-    cdef bint is_in_memory       # long values are copied too, so that all bytes must be resident
+    cdef bint is_in_memory       # long values are copied, too; therefore all bytes must be resident
     cdef Spans missing           # bytes that are not resident; None if all bytes are resident
     cdef bint is_single_pass     # writes without measuring, to a buffer of its own that grows up to `limit` bytes
     cdef uint64_t limit

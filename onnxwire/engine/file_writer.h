@@ -1,4 +1,4 @@
-/* System calls that move bytes between files.
+/* System calls that move bytes between files, start writeback, set the size of a file, and find holes.
  *
  * ow_read, ow_write and ow_copy do not retry, so that the caller can handle signals between attempts. They return the
  * number of bytes moved, which may be fewer than requested, or -errno; ow_copy returns -ENOSYS if the platform lacks
@@ -143,7 +143,8 @@ static inline int64_t ow_resize(int fd, uint64_t size) {
 #endif
 }
 
-/* Return whether a file occupies less disk space than its size, so that it may have holes. */
+/* Return whether a file occupies less disk space than its size, and so may have holes. Returns 0 if the platform cannot
+ * find holes. */
 static inline int ow_is_sparse(int fd) {
 #if defined(SEEK_DATA) && defined(SEEK_HOLE)
     struct stat status;

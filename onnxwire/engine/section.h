@@ -52,7 +52,7 @@ static inline int ow_is_inside(PyThreadState *thread, PyObject *owner)
         && ((PyCriticalSection *)(last_section & ~(uintptr_t)3))->_cs_mutex == &owner->ob_mutex;
 }
 
-/* Enter the section, unless this thread is in it. */
+/* Enter the section, unless it is the critical section that this thread entered last. */
 static inline void ow_enter(PyCriticalSection *section)
 {
     PyObject *owner = ow_section_owner();

@@ -15,8 +15,8 @@ the same way by every reader:
 - Of several definitions of a name in one scope, an initializer precedes an input, and an input precedes the outputs of
   nodes, of which the first counts. An initializer with the name of an input is the input's default value. Nodes come
   last, since inputs and initializers exist before any node runs. So the result does not depend on the position of the
-  use. onnxruntime rejects a model in which a node defines such a name; in the reference evaluator each use reads the
-  last definition before it.
+  use. onnxruntime rejects a model in which a node defines the name of an input or initializer; in the reference
+  evaluator each use reads the last definition before it.
 - A name that is used in an inner graph and defined in an enclosing scope is captured: the node of the defining scope
   that contains the inner graph reads the value.
 

@@ -95,7 +95,8 @@ class ExternalFiles:
     def open_temporarily(self, location: str) -> Iterator[ExternalFile]:
         """Open the file of a location for a with block, without mapping it. Close it afterwards if it was not open.
 
-        Only one additional file is open at a time, so any number of files can be visited. Raises the errors of `open`.
+        Only one additional file is open at a time, so any number of files can be visited. Raises the errors of `open`
+        except ClosedError.
         """
         file = self._by_location.get(location) or self._find_data(location)
         if file is not None:
@@ -216,7 +217,7 @@ class AllowedFolders:
         if stat.S_ISLNK(status.st_mode):
             real_path = os.path.realpath(path)
             target_folder, status = _folder_of(real_path, os.path.dirname(real_path))
-            # /dev/stdin may be a link to a file, which must not allow access to the other files in /dev.
+            # If the path is /dev/stdin, a link to a file, the other files in /dev must not be allowed.
             folder = os.path.realpath(path_folder.path)
             is_device_folder = folder == "/dev" or folder.startswith("/proc/")
             folders = [target_folder] if is_device_folder else [path_folder, target_folder]

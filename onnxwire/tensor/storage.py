@@ -77,7 +77,7 @@ def stored_count_and_shape(tensor: TensorFields, data_type: DataType) -> tuple[i
 
 
 def write_payload(argument: WriteArgument, target: FileWriter) -> None:
-    """Write a payload to a file. Data in a file that is not mapped is copied without being read into memory.
+    """Write a payload to a file. Data in a file that is not mapped is copied piece by piece, or by the kernel.
 
     argument: `Storage.write_argument` of the tensor.
     """

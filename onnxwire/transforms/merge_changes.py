@@ -66,7 +66,7 @@ class Conflict:
 
 
 def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tuple[ModelProto, list[Conflict]]:
-    """Apply the changes from `base` to `theirs` to a copy of `ours`.
+    """Return a copy of `ours` with the changes that `theirs` makes to `base`, and the conflicts.
 
     Nodes, tensors, inputs, outputs, metadata entries and other elements with names are not divided: if one side added,
     changed or removed an element, the result has that side's version. Nodes are paired by name, else by the values that
@@ -74,6 +74,7 @@ def merge_changes(base: ModelProto, ours: ModelProto, theirs: ModelProto) -> tup
     If both sides changed one element in different ways, this is a conflict, and the merged model contains the element
     of `ours`. There are more kinds of conflicts:
         Both sides changed a field without named elements, or the order of inputs or outputs, in different ways.
+        Both sides added inputs or outputs at the same position.
         Their side changed unknown fields, which can't be copied.
         One side changed the version of an operator set, and the other changed or added nodes of its domain.
         One side removed a function or changed its inputs, outputs or attributes, and the other changed or added calls.
@@ -246,7 +247,8 @@ class _Merge:
         """Return the order of the side that moved elements, with the elements that the other side added.
 
         An added element follows the element that it follows on its side. If both sides moved elements, the order of
-        `ours` is used; this is a conflict for inputs and outputs.
+        `ours` is used; for inputs and outputs, this is a conflict unless both sides moved them in the same way. Inputs
+        or outputs that both sides added at one position are a conflict, too.
         """
         common_ids = {*ours} & {*theirs}  # includes elements of one name that both sides added
         base_order, our_order, their_order = (
@@ -332,7 +334,7 @@ def _action(base: Any, side: Any) -> str:
 def _split_graphs(node: NodeProto) -> tuple[NodeProto, dict[str, GraphProto]]:
     """Return a node without the graphs in its attributes, and these graphs by the attribute's name.
 
-    Only attributes of one graph are regarded, not lists of graphs.
+    Lists of graphs remain in the node and are not returned separately.
     """
     copy = NodeProto()
     copy.CopyFrom(node)

@@ -1,4 +1,4 @@
-"""The edits of one opened file: a list of changes with undo and redo, and the message after them.
+"""The edits of one opened file: a list of changes with undo and redo, and the edited message.
 
 The loaded message is never edited. Each change is made on a copy-on-write clone, so that a change that fails has no
 effect, and other threads can continue to read the previous state. The last few clones are cached; an older state is
@@ -32,7 +32,7 @@ MAX_STATES = 8
 MAX_CHANGES = 10_000
 """Maximum number of changes in effect."""
 MAX_LISTED_CHANGES = 500
-"""Maximum number of changes in one answer before the present state, and of undone changes after it."""
+"""Maximum number of changes in effect that one answer lists, and maximum number of undone changes that it lists."""
 MAX_PROBLEMS_PER_RULE = 1_000
 """Maximum number of problems of one rule that a check lists; further problems are counted."""
 _SEVERITIES = ("error", "warning")  # the severities of reported problems
@@ -54,9 +54,9 @@ class _CheckResult:
 class Edits:
     """The changes made to a message since it was loaded.
 
-    original: the loaded message, which must not be edited; file: its path, or a name that is not a path. revision: a
-    number unique to each state, even if two states are equal. uploads: files for tensors. message: the present state,
-    which must not be edited.
+    original: the loaded message, which must not be edited; file: its path, or a name that is not a path (the attribute
+    is the absolute path, or "" for a name). revision: a number unique to each state, even if two states are equal.
+    uploads: files for tensors. message: the present state, which must not be edited.
     Thread-safe: one change is made at a time.
     """
 
@@ -187,10 +187,11 @@ class Edits:
         """Check the present state, and return its new problems, in comparison with the original file.
 
         Returns revision, total (the number of new problems), gone (the number of the original file's problems that the
-        present state does not have), and rows: rule, severity, path and message of up to 200 new problems, errors
-        first. For a rule that the present state breaks more often than the check lists, one more row has the number of
-        new problems beyond this limit. left_off: the number of new problems that no row lists or counts. A message of a
-        user's schema is not checked.
+        present state does not have; problems of a rule that the original file breaks more often than the check lists
+        are not counted), and rows: rule, severity, path and message of up to 200 new problems, errors first. For a rule
+        that the present state breaks more often than the check lists, one more row has the number of new problems
+        beyond this limit. left_off: the number of new problems that no row lists or counts. A message of a user's
+        schema is not checked.
         """
         # A separate lock: changes must not wait for a check.
         with self._check_lock:

@@ -21,16 +21,16 @@ from onnxwire.viewer.scope_cycles import find_scattered_items
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
-MAX_BOXES = 240  # maximum number of boxes of one group; a larger group is divided into runs
-_RUN_BOXES = 100  # number of boxes of one run
+MAX_BOXES = 240  # maximum number of boxes of one group; longer sequences are divided, further inner graphs are omitted
+_RUN_BOXES = 100  # usual number of boxes of one run, and maximum number of runs
 _MIN_GROUPS = 3  # minimum number of equal groups that become one box
 _MIN_NODES = 8  # minimum number of equal nodes that become one box
-_MAX_PERIODS = 12  # maximum number of periods with which repetitions are searched
+_MAX_PERIODS = 12  # maximum number of periods (distances of equal items) with which repetitions are searched
 _MAX_REPETITIONS = 1_000  # maximum number of repetitions considered for one period, the longest first
 _MAX_DISSOLUTIONS = 20  # maximum number of rounds in which scopes of cycles are dissolved
 _MAX_DEPTH = 200  # maximum depth of nested groups
 _MAX_CACHED_NODES = 4_000_000  # maximum number of nodes in all cached groups together
-_GROUP_COST = 100  # nodes that are added to each cached group, for the memory that does not depend on its size
+_GROUP_COST = 100  # nodes that a cached group counts in addition, for the memory that does not depend on its size
 
 
 class Group:
@@ -38,8 +38,8 @@ class Group:
 
     kind: graph, function, scope, block (one of several equal sequences of items), run (a part of a sequence that is too
     long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes in
-    MapColumns, ascending. scope: the innermost known scope that contains all nodes. members: the members of a repeat.
-    path: the path of a graph or function, else "".
+    MapColumns, ascending. scope: the innermost known scope that contains all nodes; of a repeat, that of its first
+    member. members: the members of a repeat. path: the path of a graph or function, else "".
     """
 
     __slots__ = ("kind", "label", "members", "path", "rows", "scope")
@@ -237,7 +237,7 @@ class Groups:
         # A run starts up to 35 % of the width before or after the position of an even division.
         for i in range(1, count):
             low_index, high_index = round(width * (i - 0.35)), round(width * (i + 0.35)) + 1
-            # Among equal costs, choose the position nearest to the middle.
+            # Among positions that equally many values cross, choose the position nearest to that of the even division.
             cost = crossings[starts[low_index:high_index]] * len(starts) + np.abs(
                 np.arange(low_index, high_index) - round(width * i)
             )

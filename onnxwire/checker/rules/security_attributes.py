@@ -27,7 +27,7 @@ _REMEDY = "; do not run the model"
 
 
 class AttributeLimits:
-    """The nodes that break limits of attributes, by `facts.derive(AttributeLimits)`.
+    """The nodes that break limits of attributes; `facts.derive(AttributeLimits)` returns them.
 
     ranges: texts about values that are not allowed. lengths: texts about lists of wrong lengths or sums, and about
     attributes that are absent or exclude one another. indices: texts about references to objects that do not exist.
@@ -147,7 +147,7 @@ class AttributeLimits:
         """Test that branches of trees lead to existing nodes and leaves, and not back to a node above them.
 
         The two branches of a node must not lead to the same node. The number of levels is limited to _MAX_TREE_LEVELS.
-        The features of nodes, and the nodes of targets and classes, are also tested.
+        If nodes have ids (`nodes_nodeids`), the features of nodes and the nodes of targets and classes are tested, too.
         """
         if node in self.lengths:
             return
@@ -245,7 +245,7 @@ def _test_svm_regressor(numbers: dict[str, Any]) -> str:
 
 
 def _test_ngrams(numbers: dict[str, Any]) -> str:
-    """Test that TfIdfVectorizer has an index for each n-gram of its pool, and that its lengths agree."""
+    """Test that TfIdfVectorizer has an index for each n-gram, and that the n-gram lengths fit `ngram_counts`."""
     counts = numbers.get("ngram_counts")
     pool = max(len(numbers.get(name, ())) for name in ("pool_int64s", "pool_strings"))
     min_length, max_length = (int(numbers.get(f"{name}_gram_length", [1])[0]) for name in ("min", "max"))

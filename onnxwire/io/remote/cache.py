@@ -1,4 +1,4 @@
-"""Cache ranges of files on servers on disk: sparse files by address and version, shared by processes.
+"""A cache on disk for ranges of files on servers: sparse files by address and version, shared by processes.
 
 The cache is a subfolder of the folder that the caller names. It contains a marker file, belongs to the user, and is not
 writable by others; files outside of it are never written or removed. Each data file has a file of checksums, four

@@ -42,7 +42,7 @@ class HttpStore:
         self._client = HttpClient(options, headers_of_environment(), uses_netrc=True)
 
     def reader(self, address: Address, hosts: Hosts, *, is_model: bool = True) -> HttpReader:
-        """Return a reader of a file. hosts: the servers that redirects may lead to."""
+        """Return a reader of a file. hosts: the Hosts of the model. is_model: as for Request."""
         return HttpReader(self._client, address, hosts, is_model)
 
     def put(self, address: Address, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Settings of requests in environment variables and in the .netrc file."""
+"""Settings in environment variables and in the .netrc file."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ function failUnanswered() {
 
 /**
  * Send a request, and return the decoded answer. path: the address; key: the value of KEY_HEADER; options: as for `fetch`.
- * Dispatches the event "foreign-change" if another tab changed the model. Throws an error with the server's text.
+ * Dispatches the event "foreign-change" if another tab changed the model. Throws an error with the server's text,
+ * or the error of `failUnanswered`.
  */
 async function request(path, key, options = {}) {
   const headers = { [KEY_HEADER]: key, ...options.headers };
