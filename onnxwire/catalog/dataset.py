@@ -73,8 +73,8 @@ class DamagedFileError(SaveError):
 class Dataset:
     """A catalog's folder, open for one run; a context manager.
 
-    Raises SaveError if the folder can't be opened or contains files but no catalog, and if the catalog is damaged, open
-    in another run, or has a journal with several hard links.
+    Raises SaveError if the folder can't be created or opened, or contains files but no catalog, and if the catalog is
+    damaged, open in another run, or has a journal with several hard links.
     """
 
     def __init__(self, folder: str) -> None:
@@ -549,7 +549,7 @@ class Dataset:
             # An id with the time 0 was announced but never added, so it may be that of a new journal.
             if contents.retired[id] == 0 and self._root.status(_journal_name(id)) is not None:
                 self._root.unlink(_journal_name(id))
-            del contents.retired[id]  # the next shortened journal omits the files
+            del contents.retired[id]  # so that a shortened journal omits the id
         for id in lost_ids:
             self._replace_with_failures(id)
 

@@ -51,7 +51,7 @@ _INVISIBLE = re.compile(
 )
 # A pictogram with the joiners and selectors that belong to it.
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
-_MAX_NAME_CHARS = 4096  # longer names are reported; of a value of metadata, as many bytes are searched for commands
+_MAX_NAME_CHARS = 4096  # longer names are reported; also the number of searched bytes of a value of metadata
 _MAX_TEXT_CHARS = 1 << 14  # number of characters of a text that are searched with _PROMPT and _DOCUMENT_INJECTION
 # The columns of names of values, by type, and the lists of such names.
 _VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
