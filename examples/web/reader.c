@@ -6,7 +6,7 @@
    record. The state between two calls is one ow_fields for each level of messages. Only the incomplete record is read
    twice.
 
-   Offsets are doubles, which are exact up to 2^53. */
+   Offsets in the source are doubles, which are exact up to 2^53. */
 #define ONNXWIRE_IMPLEMENTATION
 #include "onnxwire.h"
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TYPE_FIELDS = {"data_type", "elem_type", "key_type"}
 """The int32 fields whose values are numbers of TensorProto.DataType."""
-_MAX_BYTES = 100  # maximum number of bytes of a bytes field that are shown
+_MAX_BYTES = 100  # maximum number of bytes, or of characters if they are text, that are shown of a bytes field
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
@@ -110,8 +110,9 @@ def describe_value(
     """Return a number, a string or bytes of a field as text.
 
     value: the field's value, or an element of a repeated field. A string (in UTF-8) or bytes can also be passed as a
-    buffer. max_chars: the maximum number of characters or bytes to show; of bytes at most 100. with_codes: as for
-    `describe_number`. quoted: whether to put strings in quotes; bytes that are text are always in quotes.
+    buffer. max_chars: the maximum number of characters or bytes to show, at most 100 for a bytes field; ignored for
+    numbers. with_codes: as for `describe_number`. quoted: whether to put strings in quotes; bytes that are text are
+    always in quotes.
     """
     if not field.is_span:
         return describe_number(field, value, with_codes=with_codes)
@@ -140,7 +141,7 @@ def describe_list(field: FieldDescriptor, values: Sequence[Any], max_elements: i
 def printable_text(data: bytes, is_truncated: bool) -> str | None:
     """Return bytes as text, or None if they are not UTF-8 of printable characters, tabs and line breaks.
 
-    is_truncated: whether the bytes may end inside a character.
+    is_truncated: whether the bytes may end inside a character, which is then omitted.
     """
     for n in range(4 if is_truncated else 1):  # the number of bytes of an incomplete last character
         try:

@@ -39,7 +39,7 @@ _ANNOTATION_FIELDS = ("doc_string", "metadata_props")
 _NODE_ANNOTATION_FIELDS = (*_ANNOTATION_FIELDS, "device_configurations")
 _MAX_SMALL_BYTES = 1 << 12  # maximum size of an encoded tensor that is copied before its payload is read
 _CHUNK_BYTES = 1 << 22  # bytes of an encoded tensor that are hashed at once
-# The fields of nodes that are compared if their labels differ; otherwise only the annotations are compared.
+# The fields of nodes that are compared. With `weights`, only the annotations are compared if the labels are equal.
 _NODE_FIELDS = ("op_type", "domain", "overload", "attribute", *_NODE_ANNOTATION_FIELDS)
 
 
@@ -131,7 +131,7 @@ def _empty_key(tensor: TensorProto) -> Hashable:
 
 
 class _StructureComparison(Comparison):
-    """Compares two models along the vertices that match. The arguments are those of `structure_diff`."""
+    """Compares two models by their matching vertices. The arguments are those of `structure_diff`."""
 
     skipped_fields = frozenset({"g", "graphs"})
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
 
     Form = Literal["onnx", "onnxwire", "bytes"]
-    """The argument of a function: a message of the official package, one of onnxwire, or the encoding."""
+    """The type of a function's argument: a message of the official package, one of onnxwire, or an encoded message."""
     Choice = Callable[[ModelProto], Collection[str]]
     """A function that returns the paths of some tensors of a model."""
 
 _MODULES = ("onnx_ml_pb2", "onnx_data_pb2", "onnx_operators_ml_pb2")
-_FIELDS = frozenset(FIELDS)  # the fields of TensorProto for elements of one type, such as float_data
+_FIELDS = frozenset(FIELDS)  # the repeated fields of TensorProto that store elements, such as float_data
 # A location with this prefix is not opened as a file; the official checker accepts it.
 LOCATION_PREFIX = "#onnxwire"
 
@@ -76,8 +76,9 @@ def apply(
     Returns the new model, which shares its payloads with `model`.
     Raises TensorError if the result needs an omitted payload: the tensor has another data_type or number of
     elements, refers to a part of the payload, or lost its reference; or if the model without the payloads is larger
-    than protobuf can read. Raises FieldTypeError if `model` or the function's result is no model, FieldValueError for
-    an unknown form, MissingPackageError for the form "onnx" without the `onnx` package, and the function's own errors.
+    than protobuf can read, unless the form is "onnxwire". Raises FieldTypeError if `model` or the function's result is
+    no model, FieldValueError for an unknown form, MissingPackageError for the form "onnx" without the `onnx` package,
+    and the function's own errors.
     """
     return apply_with_elements(model, function, _choose_none, threshold, form)
 
@@ -105,7 +106,8 @@ class StrippedModel:
 
     model: the full model. threshold: the size in bytes from which a payload is omitted. choose_included: returns the
     paths of tensors whose payloads stay in the copy, or are read from files into the copy, regardless of size.
-    strip_external: whether to treat external data like payloads in the model.
+    strip_external: whether external data of `threshold` bytes or more is omitted, too, and smaller external data is
+    read into the copy.
     snapshot: a copy of the full model. copy: the stripped copy.
     """
 
@@ -145,7 +147,7 @@ class StrippedModel:
                 self._stripped_tensors[location] = source, tensor
             elif not _has_elements(source):
                 names_without_elements.add(source.name)
-        # Names whose tensors all had elements, and of which at least one lost its payload.
+        # The names of tensors in `_stripped_tensors`, unless an inline tensor of the same name has no elements.
         self._stripped_names = {source.name for source, _ in self._stripped_tensors.values()} - names_without_elements
 
     def as_argument(self, form: Form) -> Any:

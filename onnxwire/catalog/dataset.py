@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 3600  # invalid files are deleted only after this time, because queries may still read them
 _TABLE_FOLDERS = (*TABLE_NAMES, STATES)
 _GROUP_BYTES = 1 << 27  # intended size of the files of a merged group
-_GROUP_MODELS = 100_000  # maximum number of models in a merged group, because the journal lists those removed later
+_GROUP_MODELS = 100_000  # maximum number of models in a merged group, because the journal lists each removed model
 _FAN_IN = 16  # minimum number of groups of one level that are merged, unless they have _GROUP_BYTES together
 _LEVEL_BYTES = 1 << 20  # size limit of groups of the first level; each next level's limit is _FAN_IN times larger
 _BATCH_BYTES = 1 << 26  # while groups are merged, rows are written when they have this size in memory
@@ -73,8 +73,8 @@ class DamagedFileError(SaveError):
 class Dataset:
     """A catalog's folder, open for one run; a context manager.
 
-    Raises SaveError if the folder can't be opened or contains files but no catalog, and if the catalog is damaged, open
-    in another run, or has a journal with several hard links.
+    Raises SaveError if the folder can't be created or opened, or contains files but no catalog, and if the catalog is
+    damaged, open in another run, or has a journal with several hard links.
     """
 
     def __init__(self, folder: str) -> None:
@@ -235,7 +235,7 @@ class Dataset:
     # --- states
 
     def _model_texts(self, id: str) -> list[str]:
-        """Return the names of the models of a group as texts, see `model_text`."""
+        """Return the names of a group's models that were not removed, as texts (see `model_text`)."""
         removed = self._contents.groups[id].removed
         return [text for text in self._read_states(id, ["model"])["model"].to_pylist() if text not in removed]
 
@@ -251,7 +251,7 @@ class Dataset:
         sorted_texts = sorted(new_texts)
         ids = [id for id in self._contents.groups if self._may_contain(id, sorted_texts)]
         text_columns = {id: self._read_states(id, ["model"])["model"] for id in ids}
-        # Pass all names at once: each call of is_in makes a hash table of them.
+        # Search all groups in one call, because each call of is_in makes a hash table of `new_texts`.
         all_texts = pa.chunked_array(
             [chunk for text_column in text_columns.values() for chunk in text_column.chunks], pa.string()
         )
@@ -375,9 +375,9 @@ class Dataset:
         for id in ids_by_removals:
             removed_fraction = len(groups[id].removed) / groups[id].models
             cost = int(groups[id].size * (1 - removed_fraction))
-            # A group is rewritten if at least 1/8 of its models are removed. Below 3/4, the rewritten size may exceed
-            # `_written_bytes` by at most _LEVEL_BYTES. Otherwise this group and the groups after it are left to a later
-            # run, which distributes the work over the runs.
+            # A group is rewritten if at least 1/8 of its models are removed. If less than 3/4 are removed, the new size
+            # may exceed `_written_bytes` by at most _LEVEL_BYTES. Otherwise this group and the groups after it are left
+            # to a later run, which distributes the work over the runs.
             if removed_fraction < 1 / 8 or (removed_fraction < 3 / 4 and cost > self._written_bytes + _LEVEL_BYTES):
                 break
             self._written_bytes -= min(cost, self._written_bytes)
@@ -549,7 +549,7 @@ class Dataset:
             # An id with the time 0 was announced but never added, so it may be that of a new journal.
             if contents.retired[id] == 0 and self._root.status(_journal_name(id)) is not None:
                 self._root.unlink(_journal_name(id))
-            del contents.retired[id]  # the next shortened journal omits the files
+            del contents.retired[id]  # so that a shortened journal omits the id
         for id in lost_ids:
             self._replace_with_failures(id)
 

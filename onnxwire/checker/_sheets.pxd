@@ -77,8 +77,9 @@ cdef int widen_sheet(Sheet* sheet, int32_t capacity) noexcept nogil
 cdef void initialize_rows(Sheet* sheet) noexcept nogil
 # Allocate the column of a field at its first value. Return -1 if memory is exhausted.
 cdef int allocate_column(Sheet* sheet, uint32_t slot) noexcept nogil
-# Grow the full list of a field, to which an element of the message in a row is added; `at`: the address of its value.
-# Return -1 if memory or row numbers are exhausted.
+# Grow the full list of a field. Return -1 if memory or row numbers are exhausted.
+#
+# row: the message that gets a new element. at: the address of the element's value.
 cdef int grow_list(Sheet* sheet, uint32_t slot, int32_t row, const uint8_t* at) noexcept nogil
 cdef void free_sheet(Sheet* sheet) noexcept nogil
 

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Rows
 
 # Kinds of anomalies: a tag, length or number in more bytes than it needs; a number with more bits than its type; a
-# field, message or member of a oneof that occurs again; a wrong wire type; an unknown field; a group; a packed
-# record beside other records of the field. `Kind` in _wire_audit.pyx has the same numbers.
+# field, message or member of a oneof that occurs again; a wrong wire type; an unknown length-delimited field, unless it
+# is padding of zeros; a group; a packed record beside other records of the field. `Kind` in _wire_audit.pyx has the
+# same numbers.
 (
     LONG_TAG, LONG_LENGTH, LONG_NUMBER, WIDE_NUMBER, REPEATED, MERGED, ONEOF, WIRE_TYPE, UNKNOWN_CONTENT, GROUP,
     MIXED_PACKING,

@@ -348,7 +348,7 @@ cdef class Document:
     @property
     @critical_section
     def trail(self):
-        """The levels down to the byte of the last call of `field_path`, or None."""
+        """The `_Level` objects (field_path.py) of the last call of `field_path`, the root first; or None."""
         return self.last_trail
 
     @trail.setter

@@ -75,7 +75,7 @@ typedef struct ow_python_api {
        Before it copies bytes of a mapped file, it detects changes of the file by one fstat. */
     int (*read)(void *context, uint64_t offset, void *buffer, size_t size);
 
-    /* Returns 0 if no mapped file was written to or truncated since it was opened, and every `read` succeeded; otherwise
+    /* Returns 0 if no mapped file was written to or truncated since it was opened, and no `read` returned 2; otherwise
        -1 with the exception. Call it before long work on the pieces themselves: access to the bytes of a file that was
        truncated ends the process. */
     int (*check)(const ow_python_pieces *pieces);

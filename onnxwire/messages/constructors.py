@@ -106,7 +106,7 @@ def from_coo(
 def from_dense(array: npt.ArrayLike, name: str | None = None) -> SparseTensorProto:
     """Create a SparseTensorProto from the nonzero elements of an array.
 
-    array, name: as for `from_array`; the array has at least one dimension. Raises TensorError as `from_array` does.
+    array, name: as for `from_array`. Raises TensorError for an array without dimensions, and as `from_array` does.
     """
     import numpy as np
 

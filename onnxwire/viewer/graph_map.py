@@ -54,8 +54,9 @@ class ModelMap:
         self._marks: Array | None = None  # per row: an index of MARKS, or -1
 
     def mark(self, paths: dict[str, str]) -> None:
-        """Mark nodes in the boxes that contain them; further calls have no effect. paths: a mark by path of a node.
+        """Mark nodes in the boxes that contain them; further calls have no effect.
 
+        paths: the mark of each node, by its path.
         The box of a node does not show the marks of the nodes in its attributes.
         """
         if self._marks is None:

@@ -51,7 +51,7 @@ _INVISIBLE = re.compile(
 )
 # A pictogram with the joiners and selectors that belong to it.
 _PICTOGRAM = re.compile("[\u2190-\u2bff\U0001f000-\U0001faff][\u200d\ufe0e\ufe0f]+")
-_MAX_NAME_CHARS = 4096  # longer names are reported; of a value of metadata, as many bytes are searched for commands
+_MAX_NAME_CHARS = 4096  # longer names are reported; also the number of searched bytes of a value of metadata
 _MAX_TEXT_CHARS = 1 << 14  # number of characters of a text that are searched with _PROMPT and _DOCUMENT_INJECTION
 # The columns of names of values, by type, and the lists of such names.
 _VALUE_COLUMNS = {"TensorProto": ("name",), "ValueInfoProto": ("name",)}
@@ -119,15 +119,15 @@ _DOCUMENT_WORDS = (
     b"${", b"__globals", b"__subclass", b"__builtins", b"__import", b"<!entity", b"select", b"cmdshell", b";",
     b"information_schema", b"private key", b"169.254", b"google.internal", b"ld_preload",
 )  # fmt: skip
-# Control characters except tabs and line ends, separators of lines and paragraphs, marks that change the direction of
-# text, and invisible tags.
+# Separators of lines and paragraphs, marks that change the direction of text, invisible tags, and control characters
+# except tabs and line ends.
 _TEXT_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 
 
 def _are_accepted(facts: Facts, accepts: Callable[[str], bool], candidates: Any) -> Any:
     """Return whether a predicate accepts each string of the document, by id; only candidates are tested."""
     is_accepted = np.zeros(facts.columns.text_count(), bool)
-    # Texts that are not UTF-8 break the rule `model-strings-utf8`, and are not compared with others.
+    # Texts that are not UTF-8 break the rule `model-strings-utf8`, and are not tested.
     for id in true_rows(candidates & (facts.traits & UTF8 != 0)).tolist():
         is_accepted[id] = accepts(facts.text(id))
     return is_accepted
@@ -203,7 +203,7 @@ def _is_partly_invisible(text: str) -> bool:
 
 @rule("security-name-invisible")
 def invisible(facts: Facts) -> Iterator[Finding]:
-    """Yield names with characters that are not displayed."""
+    """Yield names with white space at an end, or with characters that are invisible, unassigned or private."""
     has_space = facts.derive(TextBytes).have(b" ")  # other white space of ASCII consists of control characters
     is_reported = _are_accepted(facts, _is_partly_invisible, facts.derive(_may_have_controls) | has_space)
     template = "the name {text!a} has an invisible character, so that different names can look alike; rename it"
@@ -331,7 +331,7 @@ def length(facts: Facts) -> Iterator[Finding]:
 def injection(facts: Facts) -> Iterator[Finding]:
     """Yield names and texts that programs can interpret as commands, formulas, format strings or paths.
 
-    Texts with private keys or the addresses of metadata services are also reported.
+    Names and texts with private keys or suspicious addresses are also reported.
     """
     texts = facts.derive(TextBytes)
     # Reserved names have three characters, or a fourth one as in CON.txt, COM1 and __proto__.
@@ -383,7 +383,7 @@ def _is_styled(text: str) -> bool:
 
 @rule("security-name-text")
 def text_control(facts: Facts) -> Iterator[Finding]:
-    """Yield texts with control characters, or with characters that change their order on the screen."""
+    """Yield texts with control characters, marks that change the direction of text, or invisible tags."""
     is_reported = _are_accepted(
         facts, lambda text: _TEXT_CONTROL.search(text) is not None, facts.derive(_may_have_controls)
     )

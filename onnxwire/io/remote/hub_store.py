@@ -1,7 +1,7 @@
 """Read files on the Hugging Face Hub: of one commit, from the servers that the Hub redirects to, with few requests.
 
 The Hub answers a request for a large file with a redirect to a signed address on another server. The signed address
-expires. It is cached, so only the first request takes two round trips, and is renewed when the other server denies
+expires. It is cached, so only the first request takes two round trips. It is renewed when the other server denies
 access or lacks the file.
 """
 
@@ -115,7 +115,7 @@ class HubReader(HttpReader):
     """A Reader of one file of one commit.
 
     address: the file's address; after the first response, the address of the same file by its commit. commit: the
-    commit, or None if the Hub did not report one.
+    commit; None before the first response, or if the Hub did not report one.
     """
 
     def __init__(self, client: HttpClient, address: Address, hosts: Hosts, *, is_model: bool) -> None:
@@ -162,7 +162,7 @@ class HubReader(HttpReader):
         """Send a request to the Hub. If the Hub redirects to another server, cache the signed address."""
         request = Request(self._address, self._hosts, headers=headers, limits=limits, returns_redirect=True)
         if self._is_redirected is not False:
-            # Conditions of the request refer to the other server's ETag, so they are not sent to the Hub.
+            # Conditions of the request refer to the file on the other server, so they are not sent to the Hub.
             request.headers = {name: text for name, text in headers.items() if not name.startswith("If-")}
         response = await self._client.send(request)
         commit = response.headers.get("X-Repo-Commit", "").strip()

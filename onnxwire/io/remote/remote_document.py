@@ -40,8 +40,10 @@ class Origin:
     `options` (storage_options). cache: a folder for fetched ranges. allow_hosts, untrusted: limits of redirects, as for
     `load`.
 
-    Raises SourceError for an invalid address, and for an address that needs a library that is not installed; TypeError
-    for a cache or allowed hosts together with an existing store.
+    Raises SourceError for an invalid address, an address that needs a library that is not installed, an address
+    together with an existing store, an invalid host, and, for an untrusted model, a setting that names a server which
+    is not allowed; TypeError for a cache or allowed hosts together with an existing store, and for a str as
+    `allow_hosts`.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class Origin:
         return open_cache(self.cache, identity_in_store(address, self._options), version)
 
     def is_in_store_of(self, address: Address, options: Mapping[str, Any] | None) -> bool:
-        """Return whether a server can copy from this model to an address in S3: by equal schemes and settings."""
+        """Return whether the server of an address in S3 can copy bytes of this model, by equal schemes and settings."""
         return self._is_own_store and self.address.scheme == address.scheme and (self._options or {}) == (options or {})
 
     @property
@@ -137,8 +139,9 @@ def open_remote(
     *,
     map_file: Callable[[int, str], Document],
 ) -> Document:
-    """Open a file on a server. Parameters: as for `load`. Raises SourceError if it can't be read.
+    """Open a file on a server. Parameters: as for `load`. Raises SourceError if it can't be read, and as `Origin` does.
 
+    Raises TypeError for a source that is neither a str nor a path.
     map_file: for files in a local cache, a function from the descriptor and name of an open file to a document; it
     closes the descriptor.
     """
@@ -172,7 +175,7 @@ def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None, untrust
 
 
 def _check_endpoints(address: Address, options: Mapping[str, Any] | None, allow_hosts: Iterable[str] | None) -> None:
-    """Raise SourceError if a setting names a server that `allow_hosts` does not contain.
+    """Raise SourceError if an endpoint setting is no URL, or names a server that `allow_hosts` does not contain.
 
     obstore follows redirects by its own rules. Without such a setting, only servers of the provider are used, which
     redirect to each other only.
@@ -242,7 +245,7 @@ class RemoteFiles(ExternalFiles):
         self._has_local_data = self._has_root or options.get("data") is not None
 
     def open_all(self, locations: Iterable[str]) -> None:
-        """Open files concurrently, in batches, up to a batch with a fault; `open` reports it. No-op with local data."""
+        """Open files concurrently, in batches. Stop at an error, which `open` raises again. No-op with local data."""
         new_locations = iter(dict.fromkeys(location for location in locations if location not in self._by_location))
         while (
             not self._has_local_data

@@ -4,7 +4,7 @@
 
 export const [MIN_SCALE, MAX_SCALE] = [0.01, 3]; // pixels of the screen per unit of the map
 const LEGIBLE_SCALE = 0.62; // minimum scale at which text is legible
-const MAX_FITTED_SCALE = 1.15; // maximum scale of a small map that is shown as a whole
+const MAX_FITTED_SCALE = 1.15; // maximum scale of a small map or box that is shown as a whole
 const BAR_HEIGHT = 44; // height in pixels of the buttons above the map
 const MARGIN_X = 48; // free pixels at the left and the right side together
 const MARGIN_Y = 72; // free pixels at the upper and the lower side together
@@ -32,13 +32,13 @@ export function cameraOfBeginning(viewport, scene) {
   const scale = Math.min(Math.max(toRight ? scaleY : scaleX, LEGIBLE_SCALE), MAX_FIRST_SCALE);
   const firstMapBox = firstBox(scene);
   const [isTooWide, isTooHigh] = [scaleX < scale, scaleY < scale];
-  // In the direction of the edges, show the beginning; across it, the center, or the first box if the map is too wide.
+  // If the map is too large, show its beginning in the direction of the edges, and its first box in the other direction; else center it.
   const x = toRight && isTooWide ? left - (covered + MARGIN_X / 2) / scale : (isTooWide ? firstMapBox.x + firstMapBox.width / 2 : left + width / 2) - (covered + freeWidth / 2) / scale;
   const y = !toRight && isTooHigh ? top - BAR_HEIGHT / scale : (isTooHigh ? firstMapBox.y + firstMapBox.height / 2 : top + height / 2) - (viewport.height / 2 + CENTER_SHIFT) / scale;
   return { scale, x, y };
 }
 
-/** Return the first box in the order of rows: of the inputs, if there are any, else of all boxes in the root frame. */
+/** Return the first box of the first row in the root frame; only boxes of inputs are considered, if there are any. */
 function firstBox({ root, boxes }) {
   const rootBoxes = boxes.filter((mapBox) => mapBox.frame === root);
   const coordinates = (mapBox) => (root.toRight ? [mapBox.x, mapBox.y] : [mapBox.y, mapBox.x]);
