@@ -28,8 +28,8 @@ class Row:
     fingerprint: a function that converts the result of an operation to a JSON value, which must be equal in all
         processes of the row.
     goal: the minimum ratio of the official time to the time of onnxwire.
-    memory_goal: the maximum increase of memory in bytes.
-    anonymous_goal: the maximum increase in bytes of anonymous memory, which excludes mapped files.
+    memory_goal: the maximum increase of memory of `ours` in bytes.
+    anonymous_goal: the maximum increase of `ours` in bytes of anonymous memory, which excludes mapped files.
     repeats: the number of processes per side, without the warm-up.
     in_child: whether the operation runs another process, whose memory is measured.
     other_program: the name of the program that replaces the official runtime. If it runs in another process, its

@@ -127,7 +127,7 @@ class Decoder:
         return self.node(scope, "Constant", value=tensor(data_type, shape, *values))
 
     def weight(self, scope: str, *shape: int) -> str:
-        """Add an initializer with the name of the scope."""
+        """Add an initializer whose name is made from the scope. Return this name."""
         name = scope.removeprefix("/").replace("/", ".") + ".weight"
         size = math.prod(shape) * struct.calcsize(STRUCT_CODES[self.data_type])
         raw_data = payload(size, self.fill)

@@ -174,14 +174,17 @@ def write_picture(results: Sequence[TensorStatistics], title: str, out: IO[bytes
 def _label(name: str) -> str:
     """Shorten a name to at most 44 characters.
 
-    If some of them are not printable, these and all non-ASCII characters are escaped, because XML forbids some.
+    If a character is not printable, it and all non-ASCII characters are escaped: XML forbids some of these characters.
     """
     name = name if name.isprintable() else ascii(name)[1:-1]
     return name if len(name) <= 44 else f"{name[:20]}…{name[-23:]}"
 
 
 def _draw_row(axes: Any, row: int, statistics: Statistics) -> None:
-    """Draw a row: a line at y = row + 0.3 for the range, with mean and deviation, and the histogram above the line."""
+    """Draw a row: a line at y = row + 0.3 for the range, with mean and deviation, and the histogram above the line.
+
+    The numbers of NaNs and infinities are written at the right edge.
+    """
     histogram = statistics.histogram
     assert histogram is not None and statistics.mean is not None and statistics.std is not None
     max_root = math.sqrt(max(histogram.counts) or 1)

@@ -37,7 +37,7 @@ _GROUP_MODEL_BYTES = 1 << 36  # maximum size of the models' files
 _GROUP_TABLE_BYTES = 1 << 26  # maximum size of the rows in memory
 _GROUP_ENTRY_BYTES = 1 << 24  # maximum size of the entries as JSON
 _PRUNE_BATCH_MODELS = 10_000  # maximum number of removed models per line of the journal
-_MAX_ROUNDS = 3  # maximum number of times that a run reads a model, if its rows are lost with a file in the same run
+_MAX_ROUNDS = 3  # maximum number of times that a run reads a model, if a damaged file loses its rows in the same run
 _MAX_ENTRY_BYTES = 1 << 20  # maximum size of a State as JSON: a model can name ten thousand external files
 
 
@@ -90,9 +90,9 @@ def build(
     run. If a run is interrupted, the next one continues.
     A damaged Parquet file that a run reads, or that `repair` finds, is renamed with a warning. Its models are read
     again if `sources` name them; its other models become failures.
-    Raises SourceError if the sources name no model, SaveError if the catalog can't be written or another run is writing
-    to it, FieldValueError for an unknown engine, and for dask without an address, and MissingPackageError without
-    pyarrow, xxhash for hashes, or the engine's package.
+    Raises SourceError if there are sources and none of them names an accessible model, SaveError if the catalog can't
+    be written or another run is writing to it, FieldValueError for an unknown engine, and for dask without an address,
+    and MissingPackageError without pyarrow, xxhash for hashes, or the engine's package.
     """
     _require("pyarrow", "a catalog needs")
     if hash:

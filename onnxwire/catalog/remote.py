@@ -55,7 +55,7 @@ class RemoteCatalog:
         """Open the valid files of `tables`.
 
         Returns, for each table, the address of each file in `file_system()`, and the models whose rows in the file are
-        no longer valid (see `files.files_of`).
+        no longer valid (see `files.files_of`). The table problems is omitted if no model was checked.
         Raises SourceError for a missing file, and for a server that does not answer.
         """
         files_by_table = {

@@ -88,7 +88,7 @@ def _first_input(call: Call) -> Value:
 
 
 def _axis(axis: int, rank: int) -> int:
-    """Return the index of an axis, which may be negative, from the first axis; it may be out of range."""
+    """Return the index of an axis, from 0 on; a negative axis counts from the end. The result may be out of range."""
     return axis + rank if axis < 0 else axis
 
 
@@ -120,7 +120,7 @@ def _cast(call: Call) -> Value:
 
 
 def _shape(call: Call) -> Value | None:
-    """Return the vector of the dims that Shape selects; its elements if these dims are known."""
+    """Return the vector of the dims that Shape selects, with its elements if all these dims are known."""
     value = _first_input(call)
     if value.shape is None:
         return None
@@ -426,7 +426,7 @@ def _mel_weights(call: Call) -> Value | None:
 
 
 def _einsum(call: Call) -> Value | None:
-    """Return the size of Einsum; a letter has the greatest size among the inputs."""
+    """Return the size of Einsum; the dim of a letter is the greatest of its dims in the inputs."""
     equation = call.text("equation").replace(" ", "")
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
@@ -476,7 +476,7 @@ def _transposed_convolution(call: Call) -> Value | None:
 
 
 def _crop_pad(call: Call) -> Value | None:
-    """Return the size of CenterCropPad: that of its input, with other sizes of `axes` (default: all axes)."""
+    """Return the size of CenterCropPad: that of its input, with the requested sizes of `axes` (default: all axes)."""
     target, value, axes = _by_shape(1)(call), _first_input(call), call.ints("axes")
     if target is None or target.shape is None or value.shape is None or not axes:
         return target
@@ -758,7 +758,7 @@ OPERATORS: dict[str, Operator] = {
     "ReduceMax": _reduction(max),
     "ReduceMin": _reduction(min),
 }
-# Operators whose output has the size that their function returns, even if dims of their inputs are unknown.
+# Operators whose computed size does not become a lower bound if dims of an input are unknown.
 EXACT_SIZE_OPERATORS = frozenset(
     (*_SAME_SHAPE.split(), "Identity", "Cast", "CastLike", "Transpose", "Squeeze", "Unsqueeze", "Shape", "Size")
     + ("Constant",)
@@ -782,7 +782,7 @@ RANDOM_OPERATORS = (
     "Bernoulli",
     "Multinomial",
 )
-# By operator: the indices of the inputs whose elements determine the size of the output.
+# By operator: the indices of the inputs whose elements can make the output large.
 SIZE_INPUTS = {
     "ConstantOfShape": (0,), "Expand": (1,), "Tile": (1,), "Range": (0, 1, 2), "Pad": (1,), "OneHot": (1,),
     "Upsample": (1,), "Resize": (2, 3), "CenterCropPad": (1,), "AffineGrid": (1,), "Col2Im": (1,), "HannWindow": (0,),

@@ -46,7 +46,7 @@ cdef struct AbsentKey:
 @final
 cdef class Overlay:
     # Created by `new_overlay` in one allocation with its per-field arrays; it has no methods, hence no vtable.
-    # Views of the message read `slots`. Per field: `owners` has the object that the assigned value is or is in, else
+    # Views of the message read `slots`. Per field: `owners` has the object that is or contains the assigned value, else
     # NULL: str, bytes, memoryview, Overlay or Document of a singular field, Elements or Numbers of a repeated field.
     # The Document is a fork, and the slot is a span of it. `touched` is 1 if the field, or another member of its oneof,
     # was edited.
@@ -110,7 +110,7 @@ cdef class Elements:
 
 
 cdef inline Element* element_at(Elements self, Py_ssize_t i) noexcept:
-    """Return the element at an index, or at the end the memory of the next one."""
+    """Return the element at an index; at index n, the memory for the next element."""
     return &self.items[i + self.gap if i >= self.gap_at else i]
 
 

@@ -28,7 +28,7 @@ def prefetch(tensors: Iterable[TensorProto]) -> None:
     """Fetch the payloads of several tensors of a model on a server in parallel.
 
     tensors: any TensorProtos. Fetched bytes stay in memory until the model is closed. Tensors in local files and in
-    memory are skipped. Raises the errors of `TensorProto.numpy`.
+    memory are skipped. Raises TypeError for other objects, and the errors of `TensorProto.numpy`.
     """
     tensor_list = list(tensors)
     for tensor in tensor_list:

@@ -23,7 +23,7 @@ def find_span(root: Message, path: str) -> tuple[int, int]:
     path: the path of a message, a field or an element of a field; "" for the whole file. For repeated
     numbers, the span is that of the last record: of all elements, if they are packed into one record. For a repeated
     field of strings, bytes or messages without an index, the span is that of the first element.
-    Raises PathError if there is no element at the path, or if the file does not contain the element.
+    Raises PathError if there is no element at the path, or if the file has no contiguous bytes for it.
     """
     target = resolve(root, path)
     if isinstance(target.value, Message):
@@ -43,7 +43,7 @@ def _find_value_span(
 ) -> tuple[int, int] | None:
     """Return the span of a value, None if the field has no record.
 
-    It is in the record of the requested element, or in the last record of a singular field or of repeated numbers.
+    The span is in the record of the requested element; for a singular field or repeated numbers, in the last record.
     parent_span: the span of the message that contains the field.
     """
     n_records, value_span = 0, None

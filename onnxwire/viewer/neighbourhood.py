@@ -172,7 +172,7 @@ def _find_nearest(nodes: Any, connections: Connections, index: int, hops: int) -
 
 
 def _add_nodes(indices: Iterable[int], drawn_nodes: set[int], limit: int) -> list[int]:
-    """Add new indices to `drawn_nodes`, up to `limit`, while there are up to _MAX_NODES; returns the added indices."""
+    """Add up to `limit` new indices, until `drawn_nodes` has more than _MAX_NODES. Return the added indices."""
     added: list[int] = []
     for index in indices:
         if len(drawn_nodes) > _MAX_NODES or len(added) >= limit:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_ROWS = 12  # maximum number of rows of a table
 _MAX_CHARS = 120  # maximum length of a text; the facts above the tables may have eight times this length
-_MAX_COUNTED_NODES = 200_000  # in larger models, operators are not counted
+_MAX_COUNTED_NODES = 200_000  # in larger models, operators and tensors are not counted
 _MAX_READ_BYTES = 1 << 12  # maximum size of a tensor whose elements are shown
 _MAX_ELEMENTS = 8  # maximum number of shown elements of a tensor
 _STYLE = "text-align:left;vertical-align:top;font-weight:"  # the style of a cell; the font's weight is appended

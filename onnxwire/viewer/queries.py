@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from onnxwire.viewer.graph_map import ModelMap
 
 _MAX_CACHED_ANSWERS = 16  # maximum number of cached searches, connections of graphs and other answers
-_MAX_GRAPHS = 5000  # maximum number of graphs in an outline
+_MAX_GRAPHS = 5000  # maximum number of graphs and functions in an outline
 _MAX_ELEMENTS = 16  # maximum number of elements of an attribute, or of a list of consumers
-_MAX_TEXT_CHARS = 400  # maximum length of an attribute's text
+_MAX_TEXT_CHARS = 400  # maximum length of the text of a string attribute
 _MAX_DOC_CHARS = 8000  # maximum length of an operator's documentation
 _MAX_HOPS = 6  # maximum number of steps from the central node of a drawing
 
@@ -77,9 +77,9 @@ class Queries(TensorQueries):
     def outline(self) -> dict[str, Any]:
         """List the main graph, graphs in attributes, graphs for training, and functions.
 
-        Returns left_off, the number of graphs that are not listed, and rows, with depth in the tree, path, kind (graph,
-        subgraph, function or training), name, nodes and tensors (the numbers of nodes and initializers), and `of`, the
-        operator and name of the node that has a subgraph.
+        Returns left_off, the number of graphs and functions that are not listed, and rows, with depth in the tree,
+        path, kind (graph, subgraph, function or training), name, nodes and tensors (the numbers of nodes and
+        initializers), and `of`, the operator and name of the node that has a subgraph.
         """
         return self._cached(("outline",), self._make_outline)  # type: ignore[no-any-return]
 
@@ -329,7 +329,7 @@ class Queries(TensorQueries):
 
     def tensor(self, path: str) -> dict[str, Any]:
         """Extend the base class: `consumers` lists up to 16 nodes of the graph that use an initializer, `count` is the
-        number of all."""
+        number of all these nodes."""
         result = super().tensor(path)
         match = re.fullmatch(r"(.*)\.(?:initializer\[\d+\]|sparse_initializer\[\d+\]\.values)", path)
         if match is not None:

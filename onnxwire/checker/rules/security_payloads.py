@@ -2,7 +2,7 @@
 
 raw_data of at most 256 KiB is read completely, up to a total of 8 MiB. Of other raw_data, 512 bytes each are read at
 the beginning, at byte 4,096 and at the end. Of raw_data on servers, strings of attributes and unknown fields, only the
-first 512 bytes are read. The rule of low bytes and the rules of texts and lists of numbers have limits of their own.
+first 512 bytes are read. The rule of low bytes and the rules of texts and lists have limits of their own.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from onnxwire.messages import AttributeProto, TensorProto
 
 _PAGE_BYTES = 4096
 _ZIP_END_BYTES = 22  # size of the end record of a ZIP archive's directory without a comment
-_LONG_BYTES = 1 << 16  # values of remote files are not resident from this size on
+_LONG_BYTES = 1 << 16  # values of at least this size may not be in memory
 _MAX_REMOTE_PREFIXES = 16  # maximum number of ranges of a remote file that are fetched
-_MAX_TEXT_BYTES = 1 << 16  # number of bytes of a text that are searched
+_MAX_TEXT_BYTES = 1 << 16  # maximum number of bytes of a text that are searched
 _MIN_UNUSED_BYTES = 1 << 16  # minimum size, alone or together, of unused tensors or functions that are reported
 _MIN_PART_BYTES = 1 << 10  # minimum size of a tensor that counts as a part of hidden data
 _MIN_UNCALLED = 50  # minimum number of uncalled functions that are reported
@@ -44,8 +44,8 @@ _MAX_TYPED_BYTES = 1 << 16  # maximum size of a tensor or attribute whose lists 
 _MIN_TYPED_BYTES = 32  # minimum size of such a message, and minimum number of its numbers
 _MAX_TYPED_TENSORS = 100_000  # maximum number of such tensors, and of such attributes
 _LONG_TEXT_BYTES = 1 << 16  # longer texts are reported
-_MAX_CODED_BYTES = 1024  # maximum number of bytes that are decoded
-_MIN_CARRIER_BYTES = 128  # minimum size of a tensor whose low bytes or bits are searched
+_MAX_CODED_BYTES = 1024  # maximum number of bytes of joined texts that are decoded
+_MIN_CARRIER_BYTES = 128  # minimum size of raw_data whose numbers are searched for hidden bytes
 _MAX_CARRIER_BYTES = 1 << 20  # maximum total size of tensors whose low bytes are searched beyond the first elements
 # The sizes of elements whose value depends little on the low bytes, by data type: integers and floats.
 _CARRIERS = {1: 4, 6: 4, 7: 8, 10: 2, 11: 8, 12: 4, 13: 8, 16: 2}
@@ -85,7 +85,8 @@ _FIRST_DIGITS = re.compile(
 )
 # The first characters of matches of _FIRST_DIGITS, and the minimum length of a match.
 _FIRST_DIGITS_BEGIN, _MIN_FIRST_DIGITS = b"74512fFcCTUHK/", 4
-_MAX_PARTS = 64  # maximum number of successive texts that are joined, and of texts of a column at which this starts
+# Maximum number of successive texts that are joined, and of texts per column that are tested as the first of them.
+_MAX_PARTS = 64
 _MAX_ENTRIES = 8192  # maximum number of entries of metadata that are searched; more break security-resource-count
 # Columns of texts among which a program may be divided.
 _TEXT_COLUMNS = (
@@ -281,7 +282,7 @@ def _kind_of_floats(prefix: bytes) -> str:
 
 
 def _low_byte_payloads(facts: Facts) -> dict[int, str]:
-    """Return descriptions of tensors whose low bytes of all elements are a program or archive, by row.
+    """Return descriptions of the programs and archives in the low bytes of tensors' elements, by row.
 
     The bytes of an element are in order from the lowest one, or in reverse order. Beyond the first elements, only ELF
     and Windows programs are searched, and only in _MAX_CARRIER_BYTES bytes of a local document.
@@ -369,7 +370,10 @@ def _kind_of_strings(strings: list[bytes]) -> str:
 
 
 def _kind_of_byte_values(numbers: Any) -> str:
-    """Return the format of numbers as bytes, if all of the first numbers are integers from 0 to 255; otherwise ""."""
+    """Return the format of bytes that are stored as one number each; "" for none.
+
+    Returns "" also if one of the first numbers is not an integer from 0 to 255.
+    """
     first_numbers = numbers[:PREFIX_BYTES]
     if first_numbers.dtype.kind not in "iuf" or len(first_numbers) < _MIN_TYPED_BYTES:
         return ""
@@ -400,7 +404,7 @@ def encoded(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-payload-long-text")
 def long_text(facts: Facts) -> Iterator[Finding]:
-    """Yield texts that are longer than documentation."""
+    """Yield messages with a documentation string or metadata value of more than 64 KiB."""
     long_ids = true_rows((facts.derive(TextBytes).lengths > _LONG_TEXT_BYTES) & (facts.traits & IDENTIFIER == 0))
     columns = {"StringStringEntryProto": "value"} | dict.fromkeys(
         ("ModelProto", "GraphProto", "NodeProto", "TensorProto", "ValueInfoProto", "FunctionProto", "AttributeProto"),

@@ -17,7 +17,7 @@ from onnxwire.engine.record_reader import bytes_at
 _COMPARISONS = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 # Operators whose results serve as conditions.
 _TESTS = ("IsNaN", "IsInf", "RegexFullMatch", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
-# Operators that select by an input, by the index of that input.
+# Operators that select by an input. The position in this tuple is the index of that input.
 _SELECTIONS = (
     ("If", "Where", "Loop"),
     ("Gather", "GatherElements", "GatherND", "ScatterND", "ScatterElements", "Compress", "SequenceAt", "Slice"),

@@ -67,7 +67,7 @@ class Hosts:
         self._reach: int | None = None  # of the model's server; None before the first request
 
     def check_redirect(self, source: Site, target: Site, is_model: bool) -> None:
-        """Raise RefusedError if a redirect may not lead to the target; UnknownHostError if its host is unknown.
+        """Raise RefusedError if a redirect may not lead to the target; UnknownHostError if nothing allows its host.
 
         source: the server that redirects. is_model: whether the request is for the model itself.
         """
