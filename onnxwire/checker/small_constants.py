@@ -131,10 +131,10 @@ class SmallConstants:
         encoded in several pieces. All calls together read at most MAX_TOTAL_READ_BYTES bytes; the elements of a
         tensor above the rest of this limit are unknown, too.
         """
-        length = self.column("TensorProto", "length")[tensor]
-        if length > MAX_EXTENT_BYTES or length > self._extent_bytes_left:
-            return None
         if tensor not in self._extents:
+            length = self.column("TensorProto", "length")[tensor]
+            if length > MAX_EXTENT_BYTES or length > self._extent_bytes_left:
+                return None
             self._extent_bytes_left -= length
             message = self._message("TensorProto", tensor, TensorProto)
             array: Any = None

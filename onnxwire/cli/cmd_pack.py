@@ -66,7 +66,7 @@ def add_unpack_parser(commands: Any) -> None:
     parser.add_argument(
         "--shard-size", metavar="SIZE", type=_parse_size_option, help="start a new file before a file would exceed SIZE"
     )
-    parser.add_argument("--checksum", action="store_true", help="store the SHA-1 of each file in the model")
+    parser.add_argument("--checksum", action="store_true", help="store the SHA-1 of each written file in the model")
     parser.add_argument("--overwrite", action="store_true", help="also replace files that do not belong to the model")
     parser.set_defaults(run=run_unpack)
 
