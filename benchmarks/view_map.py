@@ -49,7 +49,7 @@ NETRON_SCRIPT = """
     if (text) document.querySelector('#message-button').click();
     return [text, document.body.className.includes('default') && document.querySelectorAll('g.graph-node').length];
 """
-# Presses the key that is the argument, and returns the milliseconds until the map changes.
+# Presses a key, which is the script's argument, and returns the milliseconds until the map changes.
 PRESS_KEY_SCRIPT = """
     const done = arguments[arguments.length - 1];
     const canvas = document.getElementById('map-canvas');
@@ -60,7 +60,7 @@ PRESS_KEY_SCRIPT = """
       content() === oldContent ? requestAnimationFrame(poll) : done(performance.now() - startTime);
     poll();
 """
-# Presses the key that is the argument, and does not wait.
+# Presses a key, which is the script's argument, and does not wait.
 SEND_KEY_SCRIPT = (
     "document.getElementById('map-canvas').dispatchEvent(new KeyboardEvent('keydown', { key: arguments[0] }))"
 )
@@ -225,7 +225,7 @@ def measure_steps(driver: Any, pid: int) -> None:
 
 
 def measure_netron(driver: Any, path: Path, wait: float) -> None:
-    """Print the time that Netron takes to draw the model after its last dialog is confirmed."""
+    """Print the time that Netron takes to draw the model, from the confirmation of its last dialog if it shows one."""
     command = [sys.executable, "-c", "import netron; netron.main()", str(path), "--host", "127.0.0.1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:

@@ -33,7 +33,10 @@ def reset_peak_memory() -> bool:
 
 
 def peak_rss(children: bool) -> int | None:
-    """Return the peak RSS in bytes of this process since its start, or the highest peak of its finished children."""
+    """Return the peak RSS in bytes of this process since its start, or the highest peak of its finished children.
+
+    Returns None if the system does not report it.
+    """
     try:
         import resource
     except ImportError:

@@ -156,8 +156,9 @@ def row_filter(text: str) -> Callable[[Row], bool]:
     is the number of dimensions of a shape. Numbers can have a suffix K, M, G or T for powers of 1024; None is unequal
     to all numbers. Other values are compared by = and != as shell patterns with * and ?, in which brackets are literal
     and spaces are ignored, and by < <= > >= as texts.
-    Raises PathError if the text is not a condition. The returned function raises PathError if the row lacks the key,
-    and for any comparison but ~ and !~ if the row has a number at the key and the condition does not.
+    Raises PathError if the text is not a condition, or its regular expression is invalid. The returned function raises
+    PathError if the row lacks the key, and for any comparison but ~ and !~ if the row has a number at the key and the
+    condition does not.
     """
     parts = _FILTER.fullmatch(text)
     if parts is None:
@@ -246,9 +247,9 @@ class Branch:
 def name_tree(rows: Iterable[Row]) -> Branch:
     """Sum the sizes of tensors by prefix of their names, as `du` does for files by folder.
 
-    rows: as `tensor_rows` yields them. Names are split at dots, slashes and double colons; a tensor without a name has
-    its path as name. A prefix with a single continuation is merged with it. The tree has at most 100,000 branches;
-    further names are added to existing branches.
+    rows: as `tensor_rows` yields them. Names are split at dots, slashes and double colons, at most 60 times; a tensor
+    without a name has its path as name. A prefix with a single continuation is merged with it. The tree has at most
+    100,000 branches; further names are added to existing branches.
     """
     root = Branch("")
     branches: list[tuple[Branch, Branch]] = []  # parent and branch, parents first
@@ -299,7 +300,7 @@ def _name_parts(name: str) -> list[str]:
 
 
 def _merge_single_children(root: Branch) -> None:
-    """Merge every branch below the root that has one child and no tensor of its own with that child."""
+    """Merge every branch below the root with its child if it has only one child, and no tensor of its own."""
     pending = [root]
     while pending:
         branch = pending.pop()

@@ -35,7 +35,7 @@ _FIELD = re.compile(r"\.?([A-Za-z_][A-Za-z0-9_]*)")
 _SLICE = re.compile(r"\s*(-?\d{1,19})?\s*:\s*(-?\d{1,19})?\s*(?::\s*(-?\d{1,19})?\s*)?")
 _INT = re.compile(r"\s*(-?\d{1,19})\s*")
 _KEYS = ("name", "key", "domain", "dim_param")
-"""The fields that identify the elements of a repeated field; the first one in the message type is used."""
+"""The fields that identify the elements of a repeated field; the first of them that the message type has is used."""
 _MAX_PATHS = 5  # maximum number of paths in an error message
 
 

@@ -3,8 +3,8 @@
 
 Vertices are matched in these steps: nodes by name, if the caller requests it; by hashes of all their ancestors,
 descendants, or both; by hashes of small neighbourhoods, and along edges from vertices that already match; one after
-another in groups of equal hashes, if possible with a vertex of the same name; by replacing matches that few edges
-support; and the remaining nodes by name.
+another in groups of equal hashes, if possible with a vertex of the same name; by replacing matches if more edges
+support another vertex; and the remaining nodes by operator and name.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -111,7 +111,7 @@ cdef class Edges:
         ]
 
     cdef int32_t[::1] sort_vertices(self):
-        """Return the vertices, sources first; vertices on cycles, and their consumers, are last."""
+        """Return the vertices, sources first; vertices on cycles, and their descendants, are last."""
         cdef int32_t[::1] order = zero_integers(self.n), n_pending = zero_integers(self.n)
         cdef int32_t v, j, count = 0, position = 0
         for v in range(self.n):
@@ -238,7 +238,7 @@ cdef class Matching:
         free(self.stack)
 
     def rewired_vertices(self):
-        """Return the matched vertices of `old` with an edge that has no counterpart, or whose match has more edges."""
+        """Return the matched vertices of `old` whose incoming edges differ from those of their matches."""
         cdef int32_t v, match
         return [
             v for v, match in enumerate(self.new_of)
@@ -525,8 +525,8 @@ cdef class Matching:
     cdef bint repair(self) except -1:
         """Replace the match of each vertex if more edges support another vertex of the same operator (`count_votes`).
 
-        A match of the other vertex that as many edges support is not replaced. Returns whether any match changed;
-        always False when `remaining_votes` is used up.
+        A match of the other vertex that at least as many edges support is not replaced. Returns whether any match
+        changed; always False when `remaining_votes` is used up.
         """
         cdef bint has_changed = False
         cdef int32_t v, current_match, candidate

@@ -14,8 +14,8 @@ column that a preceding column fills. The other sources, for a message that is a
     index      the index of the message in its repeated field, 0 in a singular field
     node       the index of the node that contains the message, in the same graph; or null
     role       the name of the field that contains the message; null for the root
-    offset     the offset of the message's first byte in the file;  size: the number of its bytes; both null in edited
-               and new messages
+    offset     the offset of the message's first byte in the file;  size: the number of its bytes; both null for a new
+               message, and for all messages of an edited document
     parameters the names of a function's attributes, those with defaults last
     type       the type as text; fills the next two columns, too: shape (sizes, null if not a number) and dims (texts)
     storage    the size of a tensor's payload in bytes; fills the next four columns, too: storage, location, offset and

@@ -1,4 +1,7 @@
-"""onnx-ir: conversion of models in both directions, with tensors that are read lazily."""
+"""onnx-ir: conversion of models in both directions, with tensors that are read lazily.
+
+Importing this module without onnx-ir raises MissingPackageError.
+"""
 
 from __future__ import annotations
 
@@ -126,10 +129,10 @@ def to_ir(model: ModelProto) -> ir.Model:
 
     model: the model; changes to the result do not affect it. It must stay open as long as tensors are read. Fields
     that onnx-ir lacks, such as sparse initializers and training_info, are not converted, as in `onnx_ir.load`.
-    Tensors become `Tensor`s, strings `onnx_ir.StringTensor`s, and tensors with external data `onnx_ir.ExternalTensor`s,
-    which find their files if the model was read from a local file.
-    Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, FieldTypeError for an object that is not a
-    ModelProto of onnxwire, and MissingPackageError without onnx-ir.
+    Tensors become `Tensor`s, string tensors `onnx_ir.StringTensor`s, and tensors with external data
+    `onnx_ir.ExternalTensor`s, which find their files if the model was read from a local file.
+    Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, and FieldTypeError for an object that is not a
+    ModelProto of onnxwire.
     """
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
@@ -152,8 +155,8 @@ def from_ir(model: ir.Model) -> ModelProto:
 
     model: any onnx_ir.Model, of any size. The elements of other tensors become raw_data, and those of string tensors
     string_data, as onnx-ir writes them; external data is not copied.
-    Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, FieldTypeError for an object that is not a model of
-    onnx-ir.
+    Raises onnx_ir.serde.SerdeError for models that onnx-ir rejects, and FieldTypeError for an object that is not a
+    model of onnx-ir.
     """
     if not isinstance(model, ir.Model):
         raise FieldTypeError(f"expected an onnx_ir.Model, not {type(model).__name__}")

@@ -48,6 +48,7 @@ class State(namedtuple("State", ("size", "mark", "hashed", "checked", "files")))
     def is_current(self, file_state: FileState, hashed: bool, checked: bool) -> bool:
         """Return whether the file still has this state, and the model was hashed and checked as far as requested.
 
+        Returns False also if the state has no mark.
         file_state: the present state of the model's file.
         """
         is_unchanged = [self.size, self.mark] == file_state and self.mark is not None

@@ -126,7 +126,7 @@ _checks: dict[str, list[Check]] = {}
 
 
 def rule(id: str, *required_names: str) -> Callable[[Find], Find]:
-    """Register a function that yields the violations of a rule; required_names: see `Check`."""
+    """Return a decorator that registers a function that yields violations of a rule; required_names: see `Check`."""
 
     def register(find: Find) -> Find:
         if id in _checks:
@@ -218,7 +218,7 @@ def unchecked() -> dict[str, str]:
 
 
 def count_texts(counts: Any, noun: str) -> Callable[[int], str]:
-    """Return a column of a message: a function of the row that returns its count with the noun, such as "2 inputs"."""
+    """Return a column for messages: a function of the row that returns its count with the noun, such as "2 inputs"."""
     return lambda row: count_text(int(counts[row]), noun)
 
 

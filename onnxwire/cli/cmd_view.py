@@ -53,7 +53,7 @@ examples:
   onnxwire view graph.pb --type GraphProto      any message of ONNX: its fields, types, offsets and bytes
   onnxwire view points.pb --schema table.md --type Point --edit
                                                 any message that a table describes, in the notation of schema/README.md
-  onnxwire view model.onnx -o report.html       summary, largest tensors and operators, for sharing
+  onnxwire view model.onnx -o report.html       summary, operators and largest tensors, for sharing
 """
 
 

@@ -1,7 +1,7 @@
 /* Advice to the kernel about memory; only speed depends on it.
  *
- * ow_narrow limits page faults: a walk over a mapped file jumps from header to header, the bytes between two long
- * values, and does not map the values.
+ * ow_narrow limits page faults: a walk over a mapped file jumps from header to header (a header is the bytes between
+ * two long values), and does not map the values.
  *
  * A fault in a file mapping maps the pages around it that are in the page cache, up to a large folio of 2 MiB, whatever
  * advice the mapping was given. The only bound is the mapping itself. A few pages with different advice become a

@@ -97,7 +97,10 @@ cdef class FileWriter:
 
     @critical_section
     def copy(self, int source, uint64_t offset, uint64_t length):
-        """Write bytes of another file, which must stay open and unchanged until the next `write` or `finish`."""
+        """Write bytes of another file, which must stay open and unchanged until the next `write` or `finish`.
+
+        Raises OverflowError for offsets of 2**63 or more.
+        """
         self.put_range(source, offset, length, NULL)
 
     @critical_section
@@ -334,7 +337,7 @@ def copy_range(
     """Copy bytes of one open file to an offset in another.
 
     source, target: descriptors; fresh: the target has no bytes from that offset on, and ends with the copy afterwards.
-    Raises OSError if writing fails, SourceError if reading fails.
+    Raises OSError if writing fails, SourceError if reading fails, OverflowError for offsets of 2**63 or more.
     """
     cdef FileWriter writer = FileWriter(target, None, target_offset, fresh=fresh)
     writer.put_range(source, source_offset, length, NULL)

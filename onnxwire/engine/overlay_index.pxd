@@ -84,7 +84,10 @@ cdef void advance_epoch(Document document, const uint8_t* address) noexcept
 
 
 cdef inline bint is_unaffected(Document document, uint32_t epoch, const uint8_t* start) noexcept:
-    """Return whether only edits of messages at other addresses advanced the epoch of a document since `epoch`."""
+    """Return whether only edits of messages at other addresses advanced the epoch of a document since `epoch`.
+
+    Returns False also if this is unknown.
+    """
     cdef PyObject* index = <PyObject*>document.overlays
     cdef uint32_t n = document.epoch - epoch
     cdef uint32_t i

@@ -21,10 +21,11 @@
 #define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* as above, for a document with `is_part` and less than 64 KiB */
 #define OW_MAX_RESCANNED_BYTES OW_LIMIT(1024, 24) /* compact overlays of longer messages store all present fields */
 /* Access to one of this many first elements makes no index. In a field of more than 64 times this many elements, the
- * number of these first elements is 4 times as large. */
+ * number of these first elements is 4 times as large. The document caches only indexes of more than this many elements.
+ */
 #define OW_MAX_WALKED_ELEMENTS OW_LIMIT(8, 1)
 #define OW_MAX_MOVED_ELEMENTS OW_LIMIT(64, 1)    /* edits at most this far from an end move the elements in between */
-#define OW_MAX_UNCACHED_NUMBERS OW_LIMIT(64, 2)  /* longer sequences of numbers are cached when indexed */
+#define OW_MAX_UNCACHED_NUMBERS OW_LIMIT(64, 2)  /* access by index caches the numbers of longer fields */
 #define OW_NOGIL_RUN_BYTES OW_LIMIT(1 << 16, 4)  /* size from which a packed run is decoded without the GIL */
 #define OW_THREAD_RUN_BYTES OW_LIMIT(1 << 20, 16) /* minimum bytes of a packed run per thread */
 #define OW_LONG_BYTES OW_LIMIT(1 << 16, 16)      /* size of a long value: encoded by reference, fetched on demand */
@@ -34,11 +35,11 @@
 #define OW_COPIED_BEFORE_BYTES OW_LIMIT(64, 8)   /* bytes of the copy that precede the header: the end of a tensor */
 #define OW_MAX_SHORT_CHUNKS OW_LIMIT(64, 8)      /* maximum number of byte ranges of a ShortMessage */
 #define OW_PAGE_BYTES OW_LIMIT(1 << 12, 16)      /* bytes of a page of a remote file; no system has smaller pages */
-#define OW_MAX_SMALL_BYTES OW_LIMIT(1 << 12, 24) /* edited messages up to this size are copied by encoding them */
+#define OW_MAX_SMALL_BYTES OW_LIMIT(1 << 12, 24) /* messages up to this size are copied or frozen by encoding */
 #define OW_FREEZE_BATCH OW_LIMIT(32, 2)          /* added elements that are encoded together (engine/freeze.pyx) */
 #define OW_MAX_SINGLE_PASS_BYTES OW_LIMIT(1 << 24, 64) /* larger messages are measured before they are written */
 #ifdef Py_GIL_DISABLED
-#define OW_FREE_LIST_SIZE 0 /* views are freed outside the section; the allocator has a list per thread */
+#define OW_FREE_LIST_SIZE 0 /* views are freed without the section's lock; the allocator has a free list per thread */
 #else
 #define OW_FREE_LIST_SIZE OW_LIMIT(32, 0) /* free objects in each list; at most FREE_LIST_CAPACITY (table.pxd) */
 #endif

@@ -50,12 +50,12 @@ def assign(message: Message, assignment: str, *, keep_type: bool = False) -> str
         a singular field: a number, true or false, the name of an enum value (also for data_type and elem_type), or text
             without quotes; for a bytes field text, or @FILE for the content of a file
         a repeated field: a list such as [1, 2, 3]
-        a tensor: @FILE.npy; elements of a tensor: one number, or a text for strings
+        a tensor: @FILE.npy; elements of a tensor: one number, true or false for bools, or a text for strings
         an attribute, a metadata entry, an operator set or a dimension: its value
         a message, except a metadata entry or STRING attribute: text format in braces, {op_type: "Relu" input: "x"}
     keep_type: whether to reject an @FILE.npy whose data type or shape differs from the tensor's.
-    Raises PathError if the path names nothing, EditError for a value of the wrong type, SourceError for a file that
-    can't be read. The message is then unchanged.
+    Raises PathError if the path names nothing, EditError for an assignment without =, a target that can't be set or a
+    value of the wrong type, SourceError for a file that can't be read. The message is then unchanged.
     """
     path, target, text = _split_assignment(message, assignment)
     return _set_resolved(message, path, target, text, True, keep_type)

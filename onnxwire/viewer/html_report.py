@@ -24,7 +24,7 @@ _HEADING_HEIGHT = 20  # pixels of a group's title
 _COLOR_COUNT = 6  # colors of groups, used in turn
 _CHAR_WIDTH = 7.0  # pixels of a character in common fonts
 _TEXT_MARGINS = 8  # pixels beside a text, on both sides together
-_MIN_CHARS = 4  # minimum number of characters of a text that is drawn on a rectangle
+_MIN_CHARS = 4  # minimum number of characters that must fit on a rectangle with a text
 _MIN_GROUP_HEIGHT = 60  # minimum height, in pixels, of a group with a title
 _MIN_NAME_HEIGHT = 18  # minimum height, in pixels, of a rectangle with a name
 _MIN_SIZE_HEIGHT = 34  # minimum height, in pixels, of a rectangle with a name and, below it, a size
@@ -104,6 +104,7 @@ def _summary_html(summary: dict[str, Any]) -> str:
 def _treemap_html(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
     """Return a treemap of the largest tensors, grouped by parts of the model; all other tensors are one piece.
 
+    Returns "" if no tensor has bytes.
     totals: the count and bytes of all tensors.
     """
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -138,7 +139,10 @@ def _treemap_html(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
 
 
 def _group_of_name(name: str) -> str:
-    """Return the part of a model that a tensor belongs to: model.layers.3 for model.layers.3.mlp.weight."""
+    """Return the part of a model that a tensor belongs to: model.layers.3 for model.layers.3.mlp.weight.
+
+    Without a numeric step, it is the name without its last step, or the whole name if that is its only step.
+    """
     steps = name.replace("/", ".").strip(".").split(".")
     for i, step in enumerate(steps):
         if step.isdigit():

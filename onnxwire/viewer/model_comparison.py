@@ -35,7 +35,8 @@ class ModelComparison:
         """List the differences.
 
         Returns total, counts by change, files (both names) and rows, up to 2,000: change, kind, name, part, old, new,
-        distance (a text; "" except for weights), and left and right, the paths of the node in the two models, or "".
+        distance (a text; "" except for weights), and left and right, the paths in the two models of the node that
+        differs, or of the first node that uses the initializer that differs, or "".
         """
         return self._result()[0]
 

@@ -58,7 +58,7 @@ class View:
 
 
 def view(model: Source | ModelProto, *, height: int = 600) -> View:
-    """Show a model in a notebook: summary, largest tensors and operators, as `onnxwire view -o report.html` does.
+    """Show a model in a notebook: summary, operators and largest tensors, as `onnxwire view -o report.html` does.
 
     model: a model, or a source for `load`. height: the height of the frame, in pixels.
     The report is part of the notebook: it needs no server and no network, and remains when the notebook is saved. It
