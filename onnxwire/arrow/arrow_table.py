@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxwire.io.source import Source
 
 _STRINGS = ("utf8_view", "utf8")
-_MIN_LARGE_MESSAGE_BYTES = 1 << 26  # edited messages of this size or larger are encoded without payloads
+_MIN_LARGE_MESSAGE_BYTES = 1 << 26  # messages of this size or larger are encoded without long payloads
 _MIN_OMITTED_PAYLOAD_BYTES = 1 << 10  # shorter payloads are encoded
 
 

@@ -18,7 +18,7 @@ cdef extern from "thresholds.h":
 
 
 cdef enum Cache:
-    # The caches of a document, by address: recomputing an entry walks all records of a message.
+    # The caches of a document, with addresses as keys.
     SLOTS                # first byte of a message with many records -> its slots, as bytes
     INDEX                # first record of a repeated field -> Spans of its elements
     NUMBERS              # first record of a repeated number -> its decoded array
