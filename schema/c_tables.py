@@ -85,7 +85,7 @@ def _table_definitions(messages: list, enums: list, root: Path) -> str:
         row_indexes = {row.number: i for i, row in enumerate(rows)}
         row_index_by_number = [row_indexes.get(number, _NO_ROW) for number in range(rows[-1].number + 1)]
         lines += ["};", f"static const uint8_t ow_rows_{name}[] = {{{', '.join(map(str, row_index_by_number))}}};"]
-        # At least 16 entries, because all numbers of a tag of one byte are looked up without a check.
+        # At least 16 entries: the field number of a tag of one byte, 0 to 15, is looked up without a check.
         short_fields = [_NO_SHORT_FIELD] * max(len(row_index_by_number), 16)
         # The parts of an entry: row, wire type, and a bound: each varint below the bound is a value of the field.
         for i, row in enumerate(rows):

@@ -257,7 +257,7 @@ export class Reader {
 
   /**
    * Completes a `step` that returned false: loads the bytes that it needs. Resolves to false at the end of the message.
-   * Rejects with DamagedError, or the error of the source.
+   * Rejects with DamagedError, the error of the source, or RangeError for a value that is too long to be read.
    * @returns {Promise<boolean>}
    */
   async settle() {
@@ -378,7 +378,7 @@ export class Reader {
     return new DamagedError(this.doubles[6], this.doubles[7]);
   }
 
-  /** Copies a range for the module, or records the blocks that must be loaded and returns 1. */
+  /** Copies a range for the module and returns 0, or records the blocks that must be loaded and returns 1. */
   #copy(/** @type {number} */ offset, /** @type {number} */ target, /** @type {number} */ size) {
     return this.#fill(this.memory.subarray(target, target + size), offset) ? 0 : 1;
   }

@@ -1,6 +1,6 @@
 """The names that graphs and functions define, and those that graphs capture, read from message objects.
 
-This module serves edits, and readers of a few graphs. The rules are those of `index/names`.
+Edits, and code that reads only a few graphs, use this module. The rules are those of `index/names`.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ cdef struct Step:
 
 cdef struct Plan:
     # The fields of a message type that a walk follows.
-    uint32_t n                   # number of fields
-    uint8_t[MAX_FIELDS] slots    # the slots of these fields
+    uint32_t n                   # number of these fields
+    uint8_t[MAX_FIELDS] slots    # their slots
     uint8_t[MAX_FIELDS] flags    # by slot: the flags of the field, 0 for a field that the walk does not follow
     uint64_t numbers             # the numbers of these fields, as bits; all bits if a number exceeds 63
 

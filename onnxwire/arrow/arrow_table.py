@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxwire.io.source import Source
 
 _STRINGS = ("utf8_view", "utf8")
-_MIN_LARGE_MESSAGE_BYTES = 1 << 26  # edited messages of this size or larger are encoded without payloads
+_MIN_LARGE_MESSAGE_BYTES = 1 << 26  # messages of this size or larger are encoded without long payloads
 _MIN_OMITTED_PAYLOAD_BYTES = 1 << 10  # shorter payloads are encoded
 
 
@@ -77,8 +77,9 @@ def to_arrow(
     strings: "utf8_view" for columns whose views point into the file, which must not change while they are used;
     "utf8" for copies. Strings that are not valid UTF-8 are copied with U+FFFD for invalid bytes, and counted in the
     schema's metadata ("onnxwire.repaired_strings"). Absent singular fields are null.
-    A new message, and one of an edited document, is encoded first, a large one without its large payloads. Then these
-    columns are null: `offset` and `bytes` of nodes, `bytes` of the model, `offset` and `length` of inline payloads.
+    A new message, or a message of an edited document, is encoded first; if it is large, without its large payloads.
+    Then these columns are null: `offset` and `bytes` of nodes, `bytes` of the model, `offset` and `length` of inline
+    payloads.
     Raises FieldValueError for an unknown `table` or `strings` and for columns that are too large, FieldTypeError for a
     message that is not of ONNX, DecodeError for damaged bytes, and the errors of `load`.
     """

@@ -39,7 +39,7 @@ TABLE_NAMES = ("models", "operators", "tensors", "values", "metadata", "problems
 """The tables of a catalog."""
 
 _BATCH_ROWS = 4096  # number of rows that are converted to or from Python objects at a time
-_REMOTE_THREADS = 8  # models on servers are read concurrently, since reading is mostly waiting
+_REMOTE_THREADS = 8  # number of threads that read models on servers, since reading is mostly waiting
 
 
 def columns_of_table(name: str) -> list[tuple[str, str]]:
@@ -90,7 +90,7 @@ class Result(namedtuple("Result", ("tables", "outcomes"))):
 
 
 def read_models(task: Task) -> Result:
-    """Read models in their order into tables whose rows name their model. A model that can't be read has a Failure."""
+    """Read models into tables, in the order of the models. A model that can't be read has a Failure."""
     addresses = [model for model in task.models if is_address(model)]
     if len(addresses) < 2:
         return join_results([_read_or_fail(model, task) for model in task.models])

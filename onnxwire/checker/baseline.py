@@ -1,9 +1,9 @@
 """Removes the findings of a check that a trusted model also has at the matching part.
 
 A finding is omitted if the trusted model breaks the same rule at the matching part, with the same message except
-names and indices, and the part is unchanged. Unchanged means the same operator, attributes, type and payload (only an
-inline one of at most 64 KiB), with inputs that come from unchanged matching parts, up to two steps back. Parts are
-matched as by `diff` with match="structure".
+names and indices, and the part is unchanged. Unchanged means the same operator, attributes, type and payload (only of a
+tensor of at most 64 KiB without external data), with inputs that come from unchanged matching parts, up to two steps
+back. Parts are matched as by `diff` with match="structure".
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _NESTED_GRAPH = re.compile(r"(.*)\.node\[(\d+)\]\.attribute\[(\d+)\]\.(g|graphs\
 _LIST_INDEX = re.compile(r"\[\d+\]")
 # A Python string literal in a message.
 _QUOTED_NAME = re.compile(r"(?<!\w)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
-# The beginnings of paths below a node whose content is part of the label of the node's vertex.
+# The label of a node's vertex contains the content of paths below the node that begin with one of these texts.
 _LABELLED_PATHS = (".attribute", ".input[", ".output[")
 _WEIGHT_FIELDS = ("initializer", "sparse_initializer")
 # Prefixes of the ids of rules whose findings are compared by more than the message.
-_NAME_RULES = ("security-name-",)  # also by the texts
-_PAYLOAD_RULES = ("security-payload-",)  # also by the payload and the texts
+_NAME_RULES = ("security-name-",)  # also by the texts of the part; see `_texts_of`
+_PAYLOAD_RULES = ("security-payload-",)  # also by the payload and these texts
 _RECORD_RULES = ("security-wire-", "security-payload-unknown")  # also by the bytes of the record
 _CONTAINER_TYPES = (ModelProto, GraphProto, FunctionProto, TrainingInfoProto)
 _UNCHANGED_STEPS = 2  # number of steps along the inputs of a node that must be unchanged
@@ -344,7 +344,7 @@ class Baseline:
 
 
 def _small_payload_key(tensor: TensorProto) -> Hashable:
-    """Return the key of a short payload that is stored in the model, None for any other."""
+    """Return the key of the payload of a small tensor without external data; None for any other tensor."""
     if tensor.ByteSize() > _MAX_COMPARED_BYTES or tensor.external_data:
         return None
     return payload_key(tensor)

@@ -169,7 +169,7 @@ def _choose_stale_value_infos(siblings: Any, field: FieldRows, table: Table) -> 
     "remove the entry basepath, with the local directory {0!r}", lambda entry: entry.value, "external-key-basepath"
 )
 def _choose_base_paths(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
-    """Choose entries with the directory of a loader, which no reader uses."""
+    """Choose all entries: no reader uses basepath, a local directory that a loader added."""
     return _numbers(field.indices)
 
 

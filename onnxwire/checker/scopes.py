@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 # later node of the same graph, or of the node itself; the output of the node that owns the graph, or of a later one; no
 # visible value. `_scopes.pyx` has the same numbers.
 UNSEEN, OMITTED, INPUT, INITIALIZER, NODE, OUTER, PRODUCED_LATER, PRODUCED_AFTER_OWNER, NOWHERE = range(9)
-# Earlier meanings of a name at its definition, as flags; SHADOWS: the name of a value of an enclosing graph.
+# Flags of a definition of a name: which earlier definitions of the name are in the same graph or function. SHADOWS: an
+# enclosing graph has a value of that name when the inner graph runs.
 IS_INPUT, IS_INITIALIZER, IS_NODE, SHADOWS = 2, 4, 8, 16
 
 # Kinds of graphs: the model's own, those in attributes, and the two of a TrainingInfoProto.
@@ -37,8 +38,8 @@ class Scopes:
     described_outputs: for each ValueInfoProto, the element of NodeProto.output that it describes, or -1.
     output_meanings, value_info_meanings: the meaning of each ValueInfoProto that is an output of a graph, or value_info
     of a graph or function. function_output_meanings: the meaning of each element of FunctionProto.output.
-    node_output_flags: for each element of NodeProto.output, flags of the earlier meanings of its name;
-    all_node_output_flags: the bitwise or of these flags. graph_input_flags, initializer_flags,
+    node_output_flags: for each element of NodeProto.output, flags of the earlier definitions of its name, and SEEN of
+    `_scopes.pyx`; all_node_output_flags: the bitwise or of these flags. graph_input_flags, initializer_flags,
     sparse_initializer_flags: such flags for each ValueInfoProto, TensorProto and SparseTensorProto.
     is_main, is_algorithm, is_nested: whether each GraphProto is of that kind; a further last element, False, is for the
     index -1, which means no graph.

@@ -57,7 +57,7 @@ def decodings(text: bytes) -> Iterator[bytes]:
     if text.startswith(b"begin "):
         yield _decode_lines(text)
     coded = _DATA_ADDRESS.sub(b"", text)
-    for _ in range(2):  # base64 of base64
+    for _ in range(2):  # a decoding that is text is decoded again, such as base64 of base64
         decoded = _decode_digits(coded)
         yield from decoded
         coded = next((result for result in decoded if len(result) >= MIN_CODED_BYTES and is_text(result)), b"")
@@ -91,7 +91,7 @@ def is_text(data: bytes) -> bool:
 def _decode_digits(text: bytes) -> list[bytes]:
     """Return the decoded bytes of a text for each encoding whose alphabet the text fits.
 
-    base64 is also decoded in reverse, and base85 only if the text fits no other alphabet.
+    The reversed text is also decoded as base64. The text is decoded as base85 only if it fits no other alphabet.
     """
     results = []
     joined = text.replace(b"\n", b"").replace(b"\r", b"")

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _assign_weights(model: ModelProto, path: str, force: bool) -> None:
-    """Assign the tensors of a .safetensors file to the initializers of the same names.
+    """Assign the tensors of a .safetensors file to the main graph's initializers of the same names.
 
     Warnings on stderr list names that only the file or only the model has. The payloads become raw_data of the model.
     Raises EditError if no tensor has the name of an initializer, or, without `force`, if a tensor of the file has

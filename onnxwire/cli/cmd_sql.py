@@ -65,7 +65,7 @@ QUERIES = {
     "tensors that may be duplicates, by type, shape and size": """
         select data_type, dims, bytes, count(*) as n, list(name) as names from tensors where bytes > 1024
         group by data_type, dims, bytes having n > 1 order by bytes * (n - 1) desc""",
-    "outputs of nodes without a type": """
+    "node outputs without a type": """
         select u.graph, u.name from uses u anti join values v using (graph, name) where u.kind = 'output'""",
     "a Cast whose input is the output of a Cast": """
         select a.graph, a.name as first, b.name as second from nodes a

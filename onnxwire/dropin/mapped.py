@@ -69,7 +69,8 @@ def open_file(
     """Make a document of an open file.
 
     The file is mapped if it is a regular file, is larger than the limit of `set_map_above` and is not open for writing,
-    and if mapped files use less than half of the process's descriptors. Otherwise it is read into memory.
+    and if mapped files use less than half of the descriptors that the process may have open. Otherwise it is read into
+    memory.
 
     descriptor: closed by the caller. name: the name of the document. cls: the class of the root message, which is then
     verified, or None for a file of external data. The structure of a message is read into memory as far as

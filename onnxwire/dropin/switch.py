@@ -55,7 +55,7 @@ def install(*, map_above: int | None = None) -> None:
     subclasses of `google.protobuf.message.Message`; otherwise `onnx` works without it. While the switch is installed,
     reading a field returns the same message object as long as it is referenced, parsing verifies all bytes at once, and
     numpy copies sequences of numbers, as with protobuf. No-op if the switch is installed.
-    map_above: files with more bytes are mapped, smaller ones are read; by default the variable
+    map_above: only files with more bytes are mapped, all others are read; by default the environment variable
     ONNXWIRE_DROPIN_MAP_ABOVE, else 16 MiB.
     Raises FieldValueError if this limit is not a number of bytes, and ImportError if `onnx` was imported before. Warns
     with UnknownOnnxWarning, when `onnx` is imported, if its release is newer than 1.23.

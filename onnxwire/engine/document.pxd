@@ -18,7 +18,7 @@ cdef extern from "thresholds.h":
 
 
 cdef enum Cache:
-    # The caches of a document, by address: recomputing an entry walks all records of a message.
+    # The caches of a document, with addresses as keys.
     SLOTS                # first byte of a message with many records -> its slots, as bytes
     INDEX                # first record of a repeated field -> Spans of its elements
     NUMBERS              # first record of a repeated number -> its decoded array
@@ -90,13 +90,13 @@ cdef class Document:
     cdef readonly Py_ssize_t pins       # number of exported buffers and of calls in progress, which need the bytes
     cdef readonly str name              # the file's path, or a description such as "<bytes>"
     cdef readonly object root           # message class of the whole document, set once; or None
-    cdef Text* texts                    # cache of short strings; NULL if `is_part`, or until `n_texts` suffices
+    cdef Text* texts                    # cache of short strings; NULL if `is_part`, or for few strings (see `n_texts`)
     cdef uint8_t n_texts                # number of strings made without `texts`, up to MIN_TEXTS_BEFORE_CACHE
     cdef uint64_t cached_tables         # bits (`bit_of`) of the tables with entries in the cache SLOTS
     cdef dict caches                    # (address, Cache) as one int -> cached object; or None
     cdef object overlays                # OverlayIndex: the edits, by the first byte of each message; None without edits
     cdef object recent_overlays         # RecentOverlays; None without edits
-    cdef object last_trail              # the levels down to the byte of the last call of `field_path`; or None
+    cdef object last_trail              # levels of the last search of `field_path`, for the next to continue; or None
 
     cdef void attach(self, Backing backing)
     cpdef void set_root(self, cls)

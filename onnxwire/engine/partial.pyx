@@ -293,7 +293,7 @@ cdef PartialMemory memory_of(const uint8_t* p):
 
 
 cdef bint is_resident(const uint8_t* p, uint64_t n) noexcept:
-    """Return whether all bytes of a range are resident."""
+    """Return whether all bytes of a range are resident; True for other memory."""
     cdef PartialMemory memory
     if N_PARTIAL == 0 or n == 0:
         return True

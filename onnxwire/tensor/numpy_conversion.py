@@ -58,7 +58,8 @@ class TensorReader:
         change the tensor. packed: return the payload's bytes, uint8 of shape (nbytes,). strings: the Python type of the
         elements of a STRING tensor; "bytes" also allows elements that are not valid UTF-8.
         Raises TensorError if type, dims and elements of the tensor do not fit together, SourceError and
-        ExternalDataError for external data that can't be read. Source: onnx.proto, TensorProto.
+        ExternalDataError for external data that can't be read, and FieldTypeError if a STRING tensor is read with
+        another value of `strings`. Source: onnx.proto, TensorProto.
         """
         storage = Storage(self)
         array = storage.bytes_array() if packed else storage.array(strings)[0]
@@ -70,7 +71,7 @@ class TensorReader:
     def read(self: TensorFields, index: Index) -> Array:
         """Return a copy of `numpy()[index]`, without reading all bytes of raw_data or external data.
 
-        The selected elements are read, with small gaps between them; from a server, in whole memory pages.
+        The selected elements and small gaps between them are read; from a server, whole memory pages.
         index: ints, slices and an Ellipsis, as in numpy.
         Raises IndexError as numpy does, TypeError for any other index, and the errors of `numpy`.
         """

@@ -56,7 +56,7 @@ EXPECTED_RESULTS = {
     "the largest tensors": ("away", "name", -1),
     "dead initializers": ({"twin", "away"}, "name", None),
     "tensors that may be duplicates, by type, shape and size": (3, "n", 0),
-    "outputs of nodes without a type": ({"a", "b"}, "name", None),
+    "node outputs without a type": ({"a", "b"}, "name", None),
     "a Cast whose input is the output of a Cast": ({"down"}, "first", None),
     "nodes that several outputs depend on": ({0, 1, 2}, "node", None),
     "the longest chains of nodes, by their first nodes": (3, "nodes", 0),

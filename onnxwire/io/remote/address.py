@@ -83,7 +83,7 @@ class Address(namedtuple("Address", ("scheme", "root", "key", "shown", "site", "
         return f"Address({self.shown!r})"
 
     def beside(self, location: str) -> Address:
-        """Return the address of a location relative to the folder of this address."""
+        """Return the address of a location relative to the folder of this address, with the same user and query."""
         from urllib.parse import quote
 
         name = "/".join(name for name in location.split("/") if name not in ("", "."))

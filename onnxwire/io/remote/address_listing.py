@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Options = Mapping[str, Any] | None
 
-_MAX_CONCURRENT = 32  # maximum number of concurrent requests
+_MAX_CONCURRENT = 32  # maximum number of concurrent requests for versions
 _PAGE_FILES = 1000  # files in one response
 _EMPTY_NAME_ERROR = (
     "a key in this folder contains //, /./ or /../, which obstore can't list; in S3, boto3 can: "
@@ -54,9 +54,9 @@ def versions_of(
 def find_files(sources: Iterable[str], options: Options = None) -> list[list[tuple[str, Version]] | SourceError]:
     """Return the (address, version) pairs of the files that each address names, or the error of the address.
 
-    An address that ends with /, names only a server, bucket or repository, or at which there is no file, is a folder,
-    and names all files below it that end with .onnx. In a pattern, * matches any characters of a name, [] one of
-    several characters, ** any number of folders, and ? one character unless it begins a query.
+    An address is a folder if it ends with /, if it names only a server, bucket or repository, or if there is no file at
+    it. A folder names all files below it that end with .onnx. In a pattern, * matches any characters of a name, [] one
+    of several characters, ** any number of folders, and ? one character unless it begins a query.
     """
     semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
     return run(_gather(_find_or_error(source, options, semaphore) for source in sources))

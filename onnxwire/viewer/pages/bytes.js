@@ -69,8 +69,8 @@ function makePager(start, total, step, text, show) {
 }
 
 /**
- * Show a page of bytes in hexadecimal and as text. path: as for `bytesCard`. start: the offset of the page from the first byte.
- * isPayload: show the elements of the tensor at the path.
+ * Show a page of bytes in hexadecimal and as text. path: as for `bytesCard`. start: the offset of the page from the first byte of
+ * the message, field or elements. isPayload: show the elements of the tensor at the path.
  */
 async function showHex(hexBox, path, start, isPayload) {
   const answer = await ask("raw", { path, start, count: PAGE_BYTES, payload: isPayload || null });

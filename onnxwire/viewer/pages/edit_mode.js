@@ -110,7 +110,7 @@ const readForm = (form) => Object.fromEntries([...form.elements].filter((element
 /**
  * Return a form. fields: arguments of `makeControl`. action: the text of the button that sends the form. run(values): called when
  * the form is sent; the form shows an error that `run` throws. close(): called on Cancel and Escape. note: a text above the fields.
- * adapt(form): called at the start, after each input and after an error to show and hide controls.
+ * adapt(form): shows and hides controls; called at the start, after each input and after an error.
  */
 export function makeForm({ title, fields, action, run, close, note = "", adapt = null }) {
   const errorLine = html("p", { role: "alert", class: "problem", hidden: true });
@@ -188,9 +188,10 @@ export function openInline(element, options) {
 
 /**
  * Return a displayed value with a button that opens a form for the value.
- * label: the name of the value; path: the path of the value. toChange(values): converts the form's values to the kind and the
- * arguments of a change; null for the change that sets the value. value: the text to edit, null to load the text from the server.
- * removal: the path of the element that a second button removes, or null.
+ * content: the displayed text or element, or a list of these. label: the name of the value; path: the path of the value.
+ * toChange(values): converts the form's values to the kind and the arguments of a change; null for the change that sets the value.
+ * value: the text to edit, null to load the text from the server. removal: the path of the element that a second button removes,
+ * or null.
  */
 export function editableValue(content, { label, path, toChange = null, value = null, removal = null }) {
   const children = [content].flat();
@@ -275,7 +276,7 @@ export function problemMark(path) {
 /** The nodes of the main graph to extract: the name of an output of each node, and the label of the node. */
 export const marks = new Map();
 
-/** Return a button that marks a node for extraction; null for a node that cannot be extracted. */
+/** Return a button that marks a node for extraction; null for a node that cannot be extracted, and on a read-only page. */
 export function markButton(node) {
   const value = node.outputs.find((output) => output.name)?.name;
   if (!session.is_editable || node.scope !== "graph" || !value) return null;

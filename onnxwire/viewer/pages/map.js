@@ -17,7 +17,7 @@ const MIN_WIDTH_BESIDE_CARD = 720; // on a narrower map, in pixels, the card cov
 const MIN_WIDTH_WITH_OVERVIEW = 760; // minimum width in pixels of a map with the overview
 const MIN_REVEAL_SCALE = 0.55; // at a smaller scale, revealing a box changes the scale
 const REVEAL_SCALE = 0.9; // the scale that revealing a box sets
-const MIN_STEP = 8; // in pixels; an arrow key skips boxes that are at most this far in its direction, such as boxes of the same row
+const MIN_STEP = 8; // in units of the map; an arrow key skips boxes that are at most this far in its direction, such as boxes of the same row
 const DIRECTION_KEY = "onnxwire map direction"; // the key of the direction of edges in the browser's storage
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 // Return the progress of an animation, fast at the start and slow at the end. t: the elapsed share of the duration.
@@ -162,7 +162,7 @@ export class MapView {
     return new Frame(name, await ask("map", { group: name, to_right: toRight || null, ...routeEnds }), toRight);
   }
 
-  /** Open the only group in a frame, and repeat this inside the opened group. Equal nodes, groups beside more than 8 nodes, and equal blocks beside any node stay closed. */
+  /** Open the only group in a frame, and repeat this inside the opened group, up to MAX_AUTO_OPENED groups. Equal nodes, groups beside more than 8 nodes, and equal blocks beside any node stay closed. */
   async openSingleGroups(frame) {
     for (let depth = 0, innerFrame = frame; depth < MAX_AUTO_OPENED; depth += 1) {
       const boxes = innerFrame.answer.boxes.filter((box) => box.number !== null); // without inputs and outputs
@@ -220,7 +220,7 @@ export class MapView {
     }
   }
 
-  /** Return the frame that contains the box of a group or of one of its equal blocks, and the index of the box in it; null if that frame is not open; -1 if it has no such box. */
+  /** Return the frame that contains the box of a group or of one of its equal blocks, and the index of the box in it. The frame is null if it is not open; the index is -1 if there is no such box. */
   findOwner(name) {
     const lastSlash = name.lastIndexOf("/");
     const number = Number(name.slice(lastSlash + 1).split("*")[0]);
