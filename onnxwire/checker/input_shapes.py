@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     Alternatives = tuple[tuple[str, ...], ...]  # each a product of names and numbers
 
-# The values of attributes that a node may lack. Another name that is not an attribute of the node is the size of an
-# input.
+# The default values of attributes. Any other name that is not an attribute of the node is a size that inputs share,
+# except `directions`.
 _DEFAULTS = {"group": 1}
 _ANY_SIZE, _ANY_DIMS, _UNTESTED = "_", "...", "-"
 

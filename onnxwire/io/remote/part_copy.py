@@ -81,7 +81,7 @@ Part = SourceRange | SentPart
 
 
 def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile], bool]) -> list[Part] | None:
-    """Divide an encoding into parts. Return None if sending the whole encoding is better.
+    """Divide an encoding into parts. Return None if too few bytes can be copied, or there are too many parts.
 
     segments: pieces and their sizes in bytes. is_source: whether the server can copy from a file.
     """
