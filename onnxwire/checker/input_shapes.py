@@ -27,7 +27,7 @@ _ANY_SIZE, _ANY_DIMS, _UNTESTED = "_", "...", "-"
 
 
 def _parse_dims(dims: str) -> list[Alternatives | None]:
-    """Return the dims of an input; None for `...`."""
+    """Return the dims of an input, with None in place of `...`."""
     return [
         None if dim == _ANY_DIMS else tuple(tuple(product.split("*")) for product in dim.split("/"))
         for dim in dims.split()

@@ -353,7 +353,7 @@ def _has_known_shape(type_proto: TypeProto) -> bool:
 
 
 def _constant_shapes(graph: GraphProto, old_sizes: Mapping[int, int]) -> list[str]:
-    """Return descriptions of nodes with a constant shape that contains an old size at the index of the dimension.
+    """Return descriptions of nodes whose constant shape contains an old size at the index of a changed dimension.
 
     old_sizes: the old size by index of a changed dimension.
     """

@@ -138,7 +138,7 @@ class Readahead:
         return limited_ranges
 
     def _find_period(self) -> tuple[int, int]:
-        """Return the number of values after which sizes repeat, and the number of last values that have repeated."""
+        """Return the number of values after which sizes repeat, and how many of the last values match earlier ones."""
         last_index = len(self._sizes) - 1
         best_index, longest_match = last_index - 1 if last_index else last_index, 0
         for index in reversed(self._indexes[self._sizes[last_index]][-_MAX_COMPARED_VALUES:-1]):
