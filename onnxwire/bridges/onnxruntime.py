@@ -139,7 +139,7 @@ class _SessionModel:
         return self._locations[descriptor]
 
     def _find_location(self, descriptor: int, name: str) -> str:
-        """Return the location of an open file, and set `root`; "" if `name` leads to another file or can't be one."""
+        """Return the location of an open file, and set `root`; "" if `name` leads to another file or is not allowed."""
         path = PurePath(os.path.realpath(name))
         with suppress(OSError):
             # The path may lead to another file in the meantime: a model is often saved over its own file.
