@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_FETCHED_ELEMENTS = 1 << 22  # maximum number of elements that an index of a tensor on a server fetches at once
+_FETCHED_ELEMENTS = 1 << 22  # maximum number of elements that `measure` fetches from a server at once for an index
 _MAX_CACHED_BYTES = 1 << 28  # maximum total size of remote tensors that are cached for the pass of the histograms
 BLOCK_ELEMENTS = 1 << 16
 """The number of elements that are measured at a time; a block of this size fits the processor's cache."""

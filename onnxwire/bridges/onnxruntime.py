@@ -42,9 +42,10 @@ def inference_session(
     sess_options: the session's options, which are changed and can't be used for another session. options: the other
     parameters of InferenceSession, such as providers.
     Payloads of 16 KiB and more in mapped local files that still have the same path, the model's own or external ones,
-    are not read: onnxruntime receives their locations and maps them. Other initializers of this size that the main
-    graph reads are passed as arrays, which onnxruntime copies, except strings and sub-byte and complex types. All other
-    parts of the model are encoded. Afterwards the model may be closed, but the files must not change.
+    are not read: onnxruntime receives their locations and maps them. Other initializers of the main graph of this size
+    that it or its subgraphs read are passed as arrays, which onnxruntime copies, except strings and sub-byte and
+    complex types. All other parts of the model are encoded. Afterwards the model may be closed, but the files must not
+    change.
     Raises the errors of onnxruntime, FieldTypeError for an object that is not a ModelProto of onnxwire, the errors of
     `TensorProto.numpy` for tensors, and TensorError for a model whose encoded parts are too large for protobuf.
     """
@@ -138,7 +139,7 @@ class _SessionModel:
         return self._locations[descriptor]
 
     def _find_location(self, descriptor: int, name: str) -> str:
-        """Return the location of an open file, and set `root`; "" if `name` leads to another file or is no location."""
+        """Return the location of an open file, and set `root`; "" if `name` leads to another file or is not allowed."""
         path = PurePath(os.path.realpath(name))
         with suppress(OSError):
             # The path may lead to another file in the meantime: a model is often saved over its own file.

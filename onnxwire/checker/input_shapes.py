@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     Alternatives = tuple[tuple[str, ...], ...]  # each a product of names and numbers
 
-# The values of attributes that a node may lack. Another name that is not an attribute of the node is the size of an
-# input.
+# The default values of attributes. Any other name that is not an attribute of the node is a size that inputs share,
+# except `directions`.
 _DEFAULTS = {"group": 1}
 _ANY_SIZE, _ANY_DIMS, _UNTESTED = "_", "...", "-"
 
 
 def _parse_dims(dims: str) -> list[Alternatives | None]:
-    """Return the dims of an input; None for `...`."""
+    """Return the dims of an input, with None in place of `...`."""
     return [
         None if dim == _ANY_DIMS else tuple(tuple(product.split("*")) for product in dim.split("/"))
         for dim in dims.split()

@@ -17,8 +17,8 @@ class Result(NamedTuple):
     """The result of a node or a function call.
 
     values: the Values of the outputs, None for an omitted or unknown one; outputs may be missing at the end.
-    faults: the faults of a node, as pairs: a dict of faults by the row of the node, and the fault. total: the number of
-    elements that the result adds to the total of the model; see `ShapeBounds.total`.
+    faults: the faults of a node, none for a function call; pairs of a dict of faults by the row of the node, and the
+    fault. total: the number of elements that the result adds to the total of the model; see `ShapeBounds.total`.
     """
 
     values: Sequence[Value | None]
@@ -29,8 +29,8 @@ class Result(NamedTuple):
 class KnownResults:
     """A cache of results. A key contains the content id of each input; Values with equal ids are equal except `tensor`.
 
-    n_element_reads: the number of reads of elements of stored tensors. The id does not cover the elements, so a result
-    is not cached if its evaluation read some. n_unevaluated_calls: the number of calls that were not evaluated
+    n_element_reads: the number of reads of elements of stored tensors. An id does not depend on all of them, so a
+    result is not cached if its evaluation read some. n_unevaluated_calls: the number of calls that were not evaluated
     because of a limit. The result of a function with such a call is not cached, because another evaluation of it may
     be complete.
     """

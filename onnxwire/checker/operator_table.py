@@ -11,9 +11,9 @@ values of different types. attributes: `name:INT` each; a suffix `!` means requi
 type variable, `T=float|double` or `T=@3` (a set of types) each, separated by spaces. notes: `deprecated`;
 `attributes...`: undeclared attributes are allowed; `inputs!=3`, `outputs!=2`: a count that is not allowed although it
 is between the minimum and the maximum.
-A row `@3<tab>float double seq(int64)` defines `@3` as a set of types, for the rows after it. A tensor type is written
-as its element type, other types as `seq(T)`, `optional(T)`, `map(int64,T)` or `sparse_tensor(T)`. Lines that begin
-with # are comments. Empty cells at the end may be omitted.
+A row `@3<tab>float double seq(int64)` defines `@3` as a set of types. A tensor type is written as its element
+type, other types as `seq(T)`, `optional(T)`, `map(int64,T)` or `sparse_tensor(T)`. Lines that begin with # are
+comments. Empty cells at the end may be omitted.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _ATTRIBUTE_TYPES = dict(AttributeProto.AttributeType.items())
 class Parameter(NamedTuple):
     """A formal parameter of an operator.
 
-    types: the allowed types. variable: the type variable that the parameter shares with other ones, or "". option: ""
-    for a required parameter, "?" for an optional one, "*" for a variadic one. min_values: the minimum number of values
-    of a variadic parameter.
+    types: the allowed types. variable: the parameter's type variable; "" if it has none, or if its values may have
+    different types. option: "" for a required parameter, "?" for an optional one, "*" for a variadic one. min_values:
+    the minimum number of values of a variadic parameter.
     """
 
     name: str

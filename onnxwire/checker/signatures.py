@@ -57,8 +57,8 @@ class Versions:
     """The version of its domain that applies to each node, by `facts.derive(Versions)`.
 
     names: the domains whose operators are known. domains: for each node, an index of `names`, -1 for any other domain.
-    versions: for each node, the imported version of its domain, 0 if there is none; 1 for the default domain of a model
-    without imports before IR version 3.
+    versions: for each node, the imported version of its domain, 0 if there is none. In a model of an IR version below 3
+    that has no imports, the version of the default domain is 1.
     """
 
     def __init__(self, facts: Facts) -> None:

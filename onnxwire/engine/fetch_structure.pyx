@@ -34,8 +34,7 @@ cdef struct Level:
 cdef int fetch_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1:
     """Fetch the records of a message and of its nested messages, before they are read.
 
-    Of a root message, only the records of the root itself are fetched; its long nested messages are fetched when they
-    are read.
+    The long nested messages of a root message are not fetched now, but when they are read.
     """
     cdef PartialMemory memory = memory_of(p)
     cdef SkipLengths skip_lengths

@@ -26,7 +26,7 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint is_in_gro
     can't be read, the start of the value is `offset`. If its length runs past the end, the value starts after the
     length, and the raw value is the length. An end of group is reported as a damaged record, with its number and wire
     type.
-    Raises IndexError for offsets outside the document.
+    Raises IndexError for an end outside the document, and for an offset that is not before the end.
     """
     cdef const uint8_t* p
     cdef const uint8_t* end_address

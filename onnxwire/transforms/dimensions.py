@@ -40,11 +40,11 @@ class DimensionChanges:
     """The changes that `change_dimensions` made, and the dependent parts that it could not change.
 
     count: the number of changed dimensions in types. cleared: names of values with a dimension that was an expression
-    of a changed variable, such as `2*batch`, and is now unknown; if another type has such a dimension, its path.
+    of a changed variable, such as `2*batch`, and is now unknown; for a type in an attribute, the dimension's path.
     constants: descriptions of constant shapes that contain the old size at the index of a changed dimension, such as
     "Reshape NODE: INPUT = [1, -1]". unknown: names of values whose shape was removed and not inferred.
-    scopes: paths of subgraphs in which a changed variable is another dimension; they are unchanged. reason: why shapes
-    were not inferred, or "".
+    scopes: paths of subgraphs in which a changed variable is another dimension; they are unchanged. reason: why
+    inference failed, or "".
     """
 
     count: int = 0
@@ -74,9 +74,10 @@ def change_dimensions(
     shapes of all values except the model's inputs and initializers are removed, since each may depend on it.
     infer: whether to infer shapes with the onnx package.
     Functions are unchanged, because variables in functions are independent. Returns the model, a new one after
-    inference, and the changes. Raises PathError for a variable, input or dimension that does not exist, EditError for
-    changes that contradict each other, sizes that no dimension can have, and names of variables that are not
-    identifiers.
+    inference, and the changes. Raises PathError for a variable, input or dimension that does not exist and for an
+    input without a shape; EditError for changes that contradict each other, sizes that no dimension can have, names of
+    variables that are not identifiers, new names in `renames` that another variable has, and `dynamic` in a model
+    without inputs other than initializers.
     """
     plan = _Plan(model)
     for old, new in (renames or {}).items():
@@ -111,7 +112,7 @@ class _Plan:
 
     new_values: the new values of variables. positions: by name of an input and index, a dimension without a variable
     and its new value. inputs: the inputs that are not initializers, by name. variables: all variables of the main
-    graph.
+    graph and its subgraphs.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -352,7 +353,7 @@ def _has_known_shape(type_proto: TypeProto) -> bool:
 
 
 def _constant_shapes(graph: GraphProto, old_sizes: Mapping[int, int]) -> list[str]:
-    """Return descriptions of nodes with a constant shape that contains an old size at the index of the dimension.
+    """Return descriptions of nodes whose constant shape contains an old size at the index of a changed dimension.
 
     old_sizes: the old size by index of a changed dimension.
     """

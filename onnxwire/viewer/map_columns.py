@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 5_000  # rows whose text is in memory at once
 _MAX_DEPTH = 40  # maximum depth of nested scopes
-_MAX_SCOPES = 100_000  # nodes of further scopes belong to the nearest existing scope around them
-_MAX_TYPES = 100_000  # further types are unknown
-_MAX_NAME_CHARS = 1_000  # only the first characters of a longer name determine its scopes
+# Nodes of further scopes belong to the nearest existing scope around them. Also the maximum number of cached names.
+_MAX_SCOPES = 100_000
+_MAX_TYPES = 100_000  # values of further types with dims have an unknown type
+# Only this number of characters of a name is read to find its scopes, and four times as many of a metadata value.
+_MAX_NAME_CHARS = 1_000
 _MAX_PARTS = 4 * _MAX_DEPTH  # maximum number of separators at which a name is split
 _MAX_LABEL_CHARS = 200  # maximum length of a label; longer texts are truncated
 _MAX_SHOWN_DIMS = 12  # maximum number of dims in the text of a type
@@ -222,8 +224,8 @@ class MapColumns:
     into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: the numbers of elements
     and bytes of that initializer, else 0. own_parameters, own_bytes: the numbers for the tensors in a row's attributes,
     including the graphs in them; inner_node_counts: the number of nodes in these graphs. is_input, is_output: whether a
-    value is an input or output of its graph. graphs_in: by row, the paths of the graphs in its attributes. functions:
-    paths by domain and name.
+    value is an input or output of its graph; false for those of functions. graphs_in: by row, the paths of the graphs
+    in its attributes. functions: paths by domain and name.
     """
 
     def __init__(self, model: ModelProto) -> None:
@@ -354,7 +356,7 @@ class MapColumns:
         _set_values(self.is_output, values[np.array([role == "output" for role in roles])[kind_ids]], True)
 
     def _read_tensors(self, model: ModelProto) -> None:
-        """Read the sizes of tensors, and set the producers of values."""
+        """Read the sizes of tensors and missing types of initializers, and set the producers of values."""
         columns = _make_columns(model, "tensors", "graph", "name")
         graph_of = self._graph_numbers(columns)
         graphs = list(self.graphs.values())

@@ -254,13 +254,13 @@ class Files:
             if not fault:
                 self._open(id, location)
             elif files.folder is None or not location or _is_absolute(location) or _has_parent_step(location):
-                continue  # other rules report the location
+                continue  # other rules report the location, or there is no folder
             elif not os.path.isfile(os.path.join(files.folder, location)):
                 # A file with such a name may exist, although few programs can read it.
                 self.irregular_messages[id] = f"there is no file at {location!r}: {fault}"
 
     def _open(self, id: int, location: str) -> None:
-        """Record the size of the file at a location, or the fault because of which it cannot be read."""
+        """Record the size of the file at a location, whether it is a link or the document's own file, or its fault."""
         try:
             with self.files.open_temporarily(location) as file:
                 self.sizes[id] = file.size
@@ -292,7 +292,7 @@ class Files:
             )
 
     def _explain(self, id: int, folder: str, location: str, reason: str) -> None:
-        """Record the reason for a rejected file as a message of the rule that it breaks, if there is such a rule."""
+        """Record why a file is rejected, as a message of the rule that the file breaks, if there is such a rule."""
         name = os.path.join(folder, location)
         reason = _without_load_advice(reason.removeprefix("its "))
         folder_prefix = os.path.join(os.path.realpath(folder or "."), "")
@@ -427,7 +427,7 @@ def checksum_match(facts: Facts) -> Iterator[Finding]:
     entries, external, files = facts.StringStringEntryProto, facts.derive(External), facts.derive(Files)
     checksum_entries, location_entries = external.entry_of("checksum"), external.entry_of("location")
     digests: dict[int, str] = {}  # by the id of the location
-    digests_by_file: dict[tuple[int, int], str] = {}  # by device and inode
+    digests_by_file: dict[tuple[int, int], str] = {}  # by device and inode, or -1 and the id of the location
     messages: dict[int, str] = {}
     for tensor in true_rows((checksum_entries >= 0) & (location_entries >= 0)).tolist():
         id = int(entries.value[location_entries[tensor]])

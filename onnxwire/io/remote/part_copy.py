@@ -1,7 +1,7 @@
 """Save an edited model to S3 by copying the unchanged ranges of its source on the server (UploadPartCopy).
 
-obstore copies whole objects only, so this uses boto3. A part has at least 5 MiB, except the last. So at least 5 MiB
-are sent for each change that is not at the end. Each copy requires that the source's ETag is unchanged.
+obstore copies whole objects only, so this uses boto3. A part has at least 5 MiB, except the last. So a change that
+is not at the end sends at least 5 MiB. Each copy requires that the source's ETag is unchanged.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ Part = SourceRange | SentPart
 
 
 def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile], bool]) -> list[Part] | None:
-    """Divide an encoding into parts. Return None if sending the whole encoding is better.
+    """Divide an encoding into parts. Return None if too few bytes can be copied, or there are too many parts.
 
     segments: pieces and their sizes in bytes. is_source: whether the server can copy from a file.
     """

@@ -7,9 +7,9 @@ them will probably follow again. Unless recent predictions were mostly right, kn
 A wrong prediction costs only its bytes.
 
 If predictions fail, and the walk advances by fewer bytes per trip than could be read in that time, the file is read in
-large ranges (windows) instead. A file of up to 64 MiB is also read in windows if its values are so dense that a request
-for each takes as long as reading them. In a longer file, requests that are predicted correctly save traffic, and time
-on slow connections.
+large ranges (windows) instead. A file of up to 64 MiB is also read in windows if its values are so dense that reading
+without gaps is as fast as correctly predicted requests. In a longer file, requests that are predicted correctly save
+traffic, and time on slow connections.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from onnxwire.engine.partial import Range
 
 # The limits of one trip: the number of predicted ranges, and their total size. Half a mebibyte adds about 5 ms to a
-# trip at 100 MB/s, less than one saved trip. Each range takes one or two pages of 4 KiB.
+# trip at 100 MB/s, less than one saved trip.
 MAX_GUESSES = 64
 _MAX_GUESSED_BYTES = 1 << 19
 
 _TRIP_BYTES = 3_000_000  # bytes that could be read in the time of one trip
-_DENSE_BYTES = 1 << 17  # distance of values up to which reading on is as fast as a correctly predicted request
+_DENSE_BYTES = 1 << 17  # distance of values up to which reading without gaps is as fast as a predicted request
 _MIN_TRIPS = 4  # trips before a window if more than _LARGEST_WINDOW_BYTES are left; they reveal the sizes of values
 _FIRST_WINDOW_BYTES, _LARGEST_WINDOW_BYTES = 1 << 23, 1 << 26  # sizes of the first window and of the largest window
 _MAX_WINDOWS_BYTES = 1 << 28  # maximum size of all windows, which stay in memory
 
 _INITIAL_DEPTH = 4  # values predicted at first; the number is doubled whenever all predictions were right
-_MAX_COMBINATIONS = 34  # offsets tried while the order is unknown: all sums of up to three of four sizes
+_MAX_COMBINATIONS = 34  # offsets tried at most while the order is unknown: the sums of up to three of four sizes
 _MAX_COMPARED_VALUES = 4096  # earlier values of the same size that are compared
 _MAX_MATCH_VALUES = 64  # consecutive values that are compared
 # The bytes fetched before and after a predicted offset, and the additional bytes for each value before it, since names
@@ -78,7 +78,7 @@ class Readahead:
 
         A window is followed by another, up to twice as large, if reading it took less time than a trip for each value
         in it, and, in a long file, if the sizes of the values do not repeat. Returns 0, too, if all windows together
-        would exceed _MAX_WINDOWS_BYTES.
+        would exceed _MAX_WINDOWS_BYTES. limit: the end of the bytes that the walk can need.
         """
         n_values = len(self._sizes)
         n_left = limit - start
@@ -138,7 +138,7 @@ class Readahead:
         return limited_ranges
 
     def _find_period(self) -> tuple[int, int]:
-        """Return the number of values after which sizes repeat, and the number of last values that have repeated."""
+        """Return the number of values after which sizes repeat, and how many of the last values match earlier ones."""
         last_index = len(self._sizes) - 1
         best_index, longest_match = last_index - 1 if last_index else last_index, 0
         for index in reversed(self._indexes[self._sizes[last_index]][-_MAX_COMPARED_VALUES:-1]):

@@ -7,7 +7,7 @@ import { FONT, shorten, fitParts, placeLabels, widthOf } from "./map_text.js";
 const LABEL_SIZE = 10; // font size in pixels of the types at edges
 const MAX_TYPE_WIDTH = 190; // maximum width in pixels of a type at an edge
 const MIN_FONT_PIXELS = 5; // smaller text is not drawn
-const MAX_TYPED_EDGES = 40; // a group with more edges shows types only at the selected box
+const MAX_TYPED_EDGES = 40; // a group with more edges shows at most this number of types, and only at the selected box
 // The variables of colors.css that the map uses.
 const COLOR_NAMES = ["ground", "panel", "line", "text", "soft", "accent", "accent-ground", "hover", "mark", "edge", "math", "norm", "act", "move", "other", "added", "added-ground", "removed", "removed-ground", "changed", "changed-ground"];
 
@@ -151,7 +151,7 @@ export class SvgPen {
 }
 
 /**
- * Draw a curve through points. At each point it is vertical; if edges lead to the right, horizontal. move, line, bend: draw a part
+ * Draw a curve through points. At each point it is vertical; with toRight, horizontal. move, line, bend: draw a part
  * of the curve, with the arguments of the canvas methods moveTo, lineTo and bezierCurveTo.
  */
 function trace(points, toRight, move, line, bend) {
@@ -255,7 +255,7 @@ function drawFrame(pen, mapBox, view, colors, isSelected, minLineWidth) {
   pen.text("▾", titleX + 12, y + 21, 13, colors.soft);
   const step = mapBox.member === undefined ? "" : `‹  ${countText(mapBox.member + 1)} of ${countText(box.times)}  ›`;
   const stepWidth = step ? widthOf(step, 12, true) : 0;
-  // The title may use the width beside the arrows; facts follow if there is space for them.
+  // The title may use the width beside the arrows. Without arrows, facts follow if there is space for them.
   const title = shorten(mapBox.title ?? titleOf(box), x + width - titleX - 48 - stepWidth, size, { bold: true, keep: "both" });
   pen.text(title, titleX + 28, y + 21, size, colors.text, { bold: true });
   const factsX = titleX + 42 + widthOf(title, size, true);

@@ -40,7 +40,7 @@ export class Frame {
  * Compute the coordinates in a frame with open boxes. The row of an open box becomes higher, so the rows below move down,
  * and the other boxes of the row move aside. The layout is not computed again, so boxes keep their relative positions.
  * Sets the frame's size, frame.positions (centers and sizes of boxes) and frame.lines (points of edges), relative to the middle
- * of the first row's upper side, or of its left side if edges lead to the right. Also sets, all in pixels:
+ * of the upper side of the layout, or of its left side if edges lead to the right. Also sets, all in pixels:
  * row.extra: how much the row becomes higher. row.shift: how far it moves down, the sum of `extra` of the rows above.
  * row.endShift: how far bends of edges behind the last box of the row move aside. frame.end: the coordinate along the edges at
  * which edges to the outside end.
@@ -79,7 +79,7 @@ function computeCoordinates(frame) {
   return frame;
 }
 
-/** Return the points of an edge: its start, two points in each row that it passes, and its end. */
+/** Return the points of an edge: its start, two points for each of its bends, and its end. */
 function edgePoints(frame, edge) {
   const { boxes } = frame.answer;
   const { along, across, length } = frame;
@@ -107,7 +107,7 @@ const boxName = (frame, i) => {
 };
 
 /**
- * Return all boxes and edges on the map with their coordinates, outer boxes before inner boxes.
+ * Return all edges on the map and all boxes except those of kind entry and exit, with their coordinates, outer boxes before inner boxes.
  * A box: name, box (of the server's answer), frame (around it), innerFrame (its own frame, if it is open), depth (of nested
  * frames), index (in its frame), x, y (left, top), width, height. Edges are listed by frame: edge (of the server's answer), points,
  * from and to (names of boxes). bounds: left, top, width and height of the whole map.
