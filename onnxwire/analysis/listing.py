@@ -132,7 +132,7 @@ def name_matcher(pattern: str, is_regex: bool = False) -> Callable[[str], bool]:
     if not is_regex and not re.search(r"[*?[]", pattern):
         return lambda name: pattern in name
     try:
-        return _search_for(pattern) if is_regex else _search_for(translate(pattern))
+        return _search_for(pattern) if is_regex else _shell_matcher(pattern)
     except re.error as error:
         raise PathError(f"{error}; this is not a regular expression", pattern) from None
 
@@ -141,6 +141,12 @@ def _search_for(pattern: str) -> Callable[[str], bool]:
     """Return a function that tests whether a regular expression occurs in a name."""
     search = re.compile(pattern).search
     return lambda name: search(name) is not None
+
+
+def _shell_matcher(pattern: str) -> Callable[[str], bool]:
+    """Return a function that tests whether a shell pattern matches a whole name; upper and lower case differ."""
+    fullmatch = re.compile(translate(pattern)).fullmatch
+    return lambda name: fullmatch(name) is not None
 
 
 def filter_key(text: str) -> str:
@@ -174,7 +180,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
         matches_value = name_matcher(value, True)
     else:
         # Brackets are literal, unlike in other shell patterns, so that a shape can be written.
-        matches_value = _search_for(translate(value.replace(" ", "").replace("[", "[[]")))
+        matches_value = _shell_matcher(value.replace(" ", "").replace("[", "[[]"))
 
     def cell_of(row: Row) -> Any:
         """Return the value of the condition's key."""

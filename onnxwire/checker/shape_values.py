@@ -88,7 +88,10 @@ def wrap(number: float) -> int | float:
 
 
 def broadcast(shapes: Sequence[Dims]) -> Dims:
-    """Return the shape of the result of an elementwise operation; of unequal known dims, it has the greatest."""
+    """Return the shape of the result of an elementwise operation; of unequal known dims, it has the greatest.
+
+    The exception is a dim of 1 beside a dim of 0, which results in 0.
+    """
     if shapes and shapes.count(shapes[0]) == len(shapes):
         return shapes[0]
     rank = max(map(len, shapes), default=0)
@@ -97,6 +100,8 @@ def broadcast(shapes: Sequence[Dims]) -> Dims:
         dims = [shape[axis] for shape in shapes if len(shape) >= -axis]
         known_dims = [dim for dim in dims if dim is not None]
         max_dim = max(known_dims, default=None)
+        if max_dim == 1 and 0 in known_dims:
+            max_dim = 0
         result.append(None if max_dim in (None, 1) and len(known_dims) < len(dims) else max_dim)
     return tuple(result)
 

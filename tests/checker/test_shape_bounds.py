@@ -306,6 +306,7 @@ SHAPED_NODES = {
     "last axis of OneHot": ([_node("OneHot", ["i", "depth", "off_on"])], [2, 3, 5]),
     "cropped axes": ([_node("CenterCropPad", ["i", "depth"], axes=[1])], [2, 5]),
     "grid of images": ([_node("AffineGrid", ["theta", "images"])], [2, 4, 5, 2]),
+    "sum of no elements and one": ([_node("Add", ["none", "depth"])], [0]),
     "parts of strings": ([_node("StringSplit", ["words"])], [2, None]),
 }
 
@@ -320,6 +321,7 @@ def test_the_shape_of_an_output_is_that_of_the_operator(name):
         "theta": np.zeros((2, 2, 3), np.float32),
         "images": np.array([2, 100, 4, 5]),
         "words": np.array(["a b", "c"], object),
+        "none": np.zeros(0, np.int64),
     }
     assert _output_shape(_model(nodes, constants)) == expected
 

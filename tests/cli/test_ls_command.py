@@ -79,6 +79,7 @@ def test_a_pattern_matches_whole_names_and_a_word_matches_parts_of_names(capsys)
     assert names(capsys, DIGITS, "features.*.bias") == [
         name for name in all_names if name.startswith("features") and name.endswith("bias")
     ]
+    assert run(capsys, DIGITS, "eatures.*.bias")[:2] == (1, "")
     assert names(capsys, DIGITS, "running") == [name for name in all_names if "running" in name]
     assert names(capsys, DIGITS, "-E", r"\.[13]\.weight$") == [
         name for name in all_names if name[-9:] in (".1.weight", ".3.weight")
@@ -108,6 +109,7 @@ def test_conditions_must_all_be_fulfilled(capsys) -> None:
         ("bytes=4096", True), ("bytes=4K", True), ("bytes>4KiB", False), ("bytes!=1", True), ("rank<3", True),
         ("shape=[64,*]", True), ("shape = [64, 16]", True), ("shape=[6,*]", False), ("shape~^.64", True),
         ("type=FLOAT", True), ("type!=FLOAT", False), ("type=FLO*", True), ("name~^a.b$", True), ("name!~a", False),
+        ("type=LOAT", False),
         ("std>0.1", True), ("std<1e-3", False), ("mean>0", False), ("mean!=0", True), ("name>a", True),
         ("mean~1", False), ("mean!~1", True), ("mean!~a", True),
     ],

@@ -209,6 +209,15 @@ class Piece:
 SOURCE = Payload(0, 0)  # the document of each Piece
 
 
+def test_the_blocks_of_a_sent_part_count_towards_the_limit_of_parts(monkeypatch) -> None:
+    # 13 ranges of 1 MiB at distances are sent in blocks of 8 and 5 MiB; the range after them is copied.
+    segments = [(Piece(start, start + MIB), MIB) for start in range(0, 26 * MIB, 2 * MIB)]
+    segments.append((Piece(10**9, 10**9 + 40 * MIB), 40 * MIB))
+    for max_parts in (2, 3):
+        monkeypatch.setattr(part_copy, "_MAX_PARTS", max_parts)
+        assert (plan_parts(segments, lambda source: True) is None) == (max_parts == 2)
+
+
 @pytest.mark.parametrize("seed", range(50))
 def test_planned_parts_cover_the_encoding_and_have_at_least_5_mib_except_the_last(seed) -> None:
     """The segments are ranges of the file and literals, chosen at random."""

@@ -126,7 +126,7 @@ def plan_parts(segments: list[tuple[Any, int]], is_source: Callable[[RemoteFile]
     if sum(part.size for part in parts if isinstance(part, SourceRange)) < _MIN_COPIED_BYTES:
         return None
     all_parts = [piece for part in parts for piece in (_divide(part) if isinstance(part, SourceRange) else [part])]
-    count = sum(1 if isinstance(part, SourceRange) else max(part.size // _SENT_PART_BYTES, 1) for part in all_parts)
+    count = sum(1 if isinstance(part, SourceRange) else -(-part.size // _SENT_PART_BYTES) for part in all_parts)
     return all_parts if count <= _MAX_PARTS else None
 
 
