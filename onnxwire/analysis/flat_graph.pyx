@@ -656,7 +656,8 @@ cdef int scan_node(View node, FlatGraph graph, int32_t vertex, int32_t* operator
 cdef int scan_value(View value, Interner interner, int32_t* name, int32_t* type) except -1:
     """Find the name and the type of a ValueInfoProto as numbers of the interner.
 
-    type: receives NONE if the value has no type, is edited or damaged, or has several types, a very long type or name.
+    type: receives NONE if the value is edited or damaged, has no type or several, or has a type or name of at
+    least LONG_BYTES bytes.
     """
     cdef const uint8_t* p
     cdef const uint8_t* end
