@@ -151,7 +151,10 @@ cdef class Repeated:
 
     @critical_section
     def __repr__(self):
-        """Return the repr of a list; of many or long elements, only the first ones and the number of the others."""
+        """Return the repr of a list; of many or long elements, only the first ones and the number of the others.
+
+        A str or bytes of more than MAX_REPR_CHARS is truncated.
+        """
         cdef Py_ssize_t n_chars = 0
         parts = []
         for element in self:

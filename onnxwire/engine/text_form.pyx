@@ -498,7 +498,11 @@ cdef int put_message(TextBuffer text, View self, Py_ssize_t indent, int depth) e
 
 
 cdef str text_form(View message):
-    """Return the text format of a message; raise DecodeError if it is damaged, or nested more than 500 deep."""
+    """Return the text format of a message.
+
+    Raises DecodeError if it is damaged, or nested more than MAX_OVERLAY_DEPTH deep, and SourceError if its file was
+    changed.
+    """
     cdef TextBuffer text = TextBuffer.__new__(TextBuffer)
     text.max_bytes = -1
     text.max_depth = MAX_OVERLAY_DEPTH

@@ -122,7 +122,7 @@ KEEPS_IDENTITY = False
 
 @critical_section
 def keep_identity(turned_on):
-    """Turn identity of views on or off: one view per message at a time. Existing views are not registered."""
+    """Turn identity of views on or off. While it is on, a message has one view. Existing views are not registered."""
     global KEEPS_IDENTITY
     KEEPS_IDENTITY = turned_on
     if not turned_on:
