@@ -74,7 +74,7 @@ def _write(path: Path, n_nodes: int, n_tensors: int, prefix: str) -> None:
 
 
 def prepare() -> None:
-    """Make the files."""
+    """Make the files that do not exist."""
     make_once(LARGE, partial(_write, n_nodes=N_LARGE, n_tensors=1, prefix=""))
     make_once(MEDIUM, partial(_write, n_nodes=N_MEDIUM, n_tensors=1, prefix=""))
     make_once(RENAMED, partial(_write, n_nodes=N_MEDIUM, n_tensors=1, prefix="other_"))

@@ -1,4 +1,4 @@
-"""The options of the test run: `--long`, the number of workers, and the order of the test files."""
+"""Configure the test run: `--long`, the number of workers, the order of the test files, and garbage collection."""
 
 import gc
 import os

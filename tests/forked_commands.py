@@ -39,7 +39,7 @@ def run(
 ) -> subprocess.CompletedProcess[Any]:
     """Run a command like `subprocess.run([sys.executable, "-P", "-m", "onnxwire", *arguments], …)`.
 
-    stderr is captured.
+    stderr is captured, and by default stdout. `input` is stdin.
     """
     stdin_read_end, stdin_write_end = os.pipe()
     stderr_read_end, stderr_write_end = os.pipe()
@@ -110,8 +110,10 @@ def _start_server() -> socket.socket:
 
 
 def _serve(control: socket.socket) -> None:
-    """Fork a child for each request, and send its exit status when it ends. Return in the child only, with the streams,
-    folder, environment and arguments of the request."""
+    """Fork a child for each request, and send its exit status when it ends. Exit when the client closes its socket.
+
+    Returns in the child only, with the streams, folder, environment and arguments of the request.
+    """
     while True:
         size, descriptors, _, _ = socket.recv_fds(control, 8, 3)
         if not size:

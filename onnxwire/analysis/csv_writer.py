@@ -18,7 +18,8 @@ _IGNORED_CATEGORIES = ("Cc", "Cf")
 def write_csv(rows: Iterable[Iterable[Any]], out: IO[str]) -> None:
     """Write rows of cells as CSV, quoted by RFC 4180, with lines that end in LF; None is an empty cell.
 
-    A text that a spreadsheet would evaluate as a formula, such as =1+1, gets an apostrophe as prefix. Numbers do not.
+    A text that a spreadsheet may evaluate as a formula, such as =1+1, or that starts with a tab or a line break gets an
+    apostrophe as prefix. Numbers do not.
     """
     writer = csv.writer(_LineFeedWriter(out), lineterminator="\r\n")  # quotes cells that contain CR or LF
     writer.writerows([_escape_formula(cell) for cell in row] for row in rows)

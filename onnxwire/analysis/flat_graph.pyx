@@ -384,7 +384,10 @@ cdef class FlatGraph:
         return first_output
 
     cdef int add_inputs(self, scope, int32_t key) except -1:
-        """Add the inputs of a graph or function. Their operators are types in the main graph, else key and index."""
+        """Add the inputs of a graph or function.
+
+        Their operators identify the type in the main graph, otherwise `key` and the index of the input.
+        """
         cdef int32_t[3] operator
         cdef int32_t number
         operator[0], operator[1] = INPUT, key
@@ -398,7 +401,7 @@ cdef class FlatGraph:
         return 0
 
     cdef int add_tensors(self, graph) except -1:
-        """Add the initializers of a graph: dense, then sparse. Their operators are types and shapes."""
+        """Add the initializers of a graph: dense, then sparse. Their operators identify the type and the shape."""
         cdef int32_t[2] operator
         cdef int32_t vertex, name, row = 0
         operator[0] = INITIALIZER
@@ -656,7 +659,8 @@ cdef int scan_node(View node, FlatGraph graph, int32_t vertex, int32_t* operator
 cdef int scan_value(View value, Interner interner, int32_t* name, int32_t* type) except -1:
     """Find the name and the type of a ValueInfoProto as numbers of the interner.
 
-    type: receives NONE if the value has no type, is edited or damaged, or has several types, a very long type or name.
+    type: receives NONE if the value is edited or damaged, has no type or several, or has a type or name of at
+    least LONG_BYTES bytes.
     """
     cdef const uint8_t* p
     cdef const uint8_t* end

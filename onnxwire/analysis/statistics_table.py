@@ -40,7 +40,7 @@ def statistics_rows(results: Iterable[TensorStatistics]) -> list[dict[str, Any]]
 def to_csv(rows: Iterable[dict[str, Any]], out: IO[str]) -> None:
     """Write rows as CSV with a header line; shapes are written as 64x512, None as an empty cell.
 
-    Texts that a spreadsheet would evaluate as formulas get an apostrophe as prefix, see `write_csv`. Invalid UTF-8 is
+    Texts that a spreadsheet may evaluate as formulas get an apostrophe as prefix, see `write_csv`. Invalid UTF-8 is
     written as escapes such as \\xff.
     """
     write_csv([COLUMNS], out)
@@ -53,7 +53,7 @@ def to_csv(rows: Iterable[dict[str, Any]], out: IO[str]) -> None:
 def to_arrow(rows: list[dict[str, Any]]) -> Any:
     """Make a pyarrow.Table of rows: strings, int64, a list of int64 for the shape, float64 for min, max, mean and std.
 
-    Invalid UTF-8 in names is written as escapes such as \\xff.
+    Invalid UTF-8 in names and paths is written as escapes such as \\xff.
     Raises MissingPackageError without pyarrow.
     """
     try:

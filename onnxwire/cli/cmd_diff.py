@@ -28,7 +28,7 @@ examples:
   onnxwire diff old.onnx new.onnx
   onnxwire diff old.onnx new.onnx --stat           counts only
   onnxwire diff old.onnx new.onnx --no-weights     all but the values of weights, which are not read
-  onnxwire diff old.onnx exported_again.onnx --match structure    names of nodes and values are ignored
+  onnxwire diff old.onnx exported_again.onnx --match structure    names do not affect the pairing of nodes
   onnxwire diff old.onnx new.onnx --json | jq '.differences[].path'
   onnxwire diff -q old.onnx new.onnx && echo same
 """

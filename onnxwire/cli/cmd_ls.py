@@ -57,7 +57,9 @@ def add_parser(commands: Any) -> None:
     kinds.add_argument("--nodes", action="store_true", help="list the nodes, of subgraphs and functions too")
     kinds.add_argument("--inputs", action="store_true", help="list the inputs of the graph")
     kinds.add_argument("--outputs", action="store_true", help="list the outputs of the graph")
-    kinds.add_argument("--values", action="store_true", help="list all values that have a type")
+    kinds.add_argument(
+        "--values", action="store_true", help="list all ValueInfoProto messages: inputs, outputs and value_info"
+    )
     kinds.add_argument("--tree", action="store_true", help="sum the sizes of tensors by prefix of their names")
     parser.add_argument(
         "--depth", metavar="N", type=parse_whole_number, help="with --tree: levels to print; default: all"
@@ -105,7 +107,7 @@ def _list_rows(message: Message, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _print_json(rows: Iterable[Row]) -> int:
-    """Print rows one by one in the format of json.dumps for a list; returns their number."""
+    """Print rows one by one in the format of json.dumps for a list with indent=2; returns their number."""
     count = 0
     for count, row in enumerate(rows, 1):
         text = json.dumps(row, indent=2).replace("\n", "\n  ")

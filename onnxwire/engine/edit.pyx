@@ -55,7 +55,7 @@ cdef object field_error(const Field* field, type error_class, str reason):
 # --- the overlay of a message
 
 cdef Overlay start_edit(View self):
-    """Return the overlay as `edit` does, for an absent message, a message without an overlay, or an outdated view.
+    """Implement `edit` for an absent message, a message without an overlay, or an outdated view.
 
     Some steps may run other code, which may edit the same message; the state is read again after each of them.
     """

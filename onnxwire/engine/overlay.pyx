@@ -117,7 +117,7 @@ cdef int count_clear(Overlay self, uint32_t slot) except -1:
 
 
 cdef void exchange(Overlay self, Overlay other) noexcept:
-    """Exchange the contents of two overlays of one table; their addresses stay."""
+    """Exchange the fields, unknown fields and bytes of two overlays of one table; the other members stay."""
     cdef uint8_t[256] chunk
     cdef size_t n_left = fields_size(self.table)
     cdef uint8_t* ours = <uint8_t*>self.slots
@@ -322,7 +322,7 @@ cdef class Elements:
         """Make the slice n elements long, with undefined content. The caller has reserved memory for the difference.
 
         Edits near the ends use the free memory there. Other edits move the gap to the slice, so that successive edits
-        at near positions take constant time each.
+        at nearby positions take constant time each.
         """
         cdef Py_ssize_t more = n - (stop - start)
         cdef Py_ssize_t n_added

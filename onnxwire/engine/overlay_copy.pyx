@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Copy-on-write copies of overlays: a copy shares bytes, str and bytes objects with the original."""
+"""Copy-on-write copies of overlays: a copy shares the message's bytes and the assigned str and bytes objects."""
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XINCREF
 from libc.string cimport memcpy
@@ -23,7 +23,7 @@ cdef int copy_edits(Document document, const uint8_t* start, const uint8_t* end,
         start = <const uint8_t*>pair.address + 1
         overlay = overlay_of(&pair, document)
         if overlay is None:
-            # The pair is a part of a message after its first part.
+            # The pair is for a part of a message that is not its first part.
             make_index(fork).put(pair.address, pair.end, NULL)
             continue
         if is_in_place(overlay):
@@ -68,7 +68,10 @@ cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth):
 cdef int copy_bytes(
     Overlay copy, Document base, const uint8_t* start, const uint8_t* end, PyObject* parts
 ) except -1:
-    """Set the bytes of an overlay to those of a message, in a fork of `base` with the edits of nested messages."""
+    """Set the bytes of an overlay to those of a message, in a fork of `base` with the edits of nested messages.
+
+    Raises FieldValueError for too deep nesting.
+    """
     cdef Document fork
     cdef Py_ssize_t k
     if copy.depth >= MAX_OVERLAY_DEPTH:

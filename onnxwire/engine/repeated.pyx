@@ -47,7 +47,7 @@ cdef Py_ssize_t index_in(const Field* field, index, uint64_t n) except -1:
 
 
 cdef int unpack_slice(Slice* indices, key) except -1:
-    """Convert the members of a slice, whose `__index__` may run any code."""
+    """Convert the members of a slice to C integers; their `__index__` may run any code."""
     return PySlice_Unpack(key, &indices.start, &indices.stop, &indices.step)
 
 
@@ -66,7 +66,7 @@ cdef object changed_error(const Field* field):
 # --- the elements of a sequence
 
 cdef void point_at(Repeated self, View message, Field* field):
-    """Set the elements of a sequence to the current ones of a field; the message is filled."""
+    """Make a sequence refer to the current elements of a field. The caller has filled the slots of the message."""
     cdef Slot* slot = &message.slots[field.slot]
     cdef PyObject* owner = find_value_owner(message, field)
     self.message = message
@@ -151,7 +151,10 @@ cdef class Repeated:
 
     @critical_section
     def __repr__(self):
-        """Return the repr of a list; of many or long elements, only the first ones and the number of the others."""
+        """Return the repr of a list; of many or long elements, only the first ones and the number of the others.
+
+        A str or bytes of more than MAX_REPR_CHARS is truncated.
+        """
         cdef Py_ssize_t n_chars = 0
         parts = []
         for element in self:
@@ -324,7 +327,7 @@ cdef class Repeated:
 
 
 cdef int update_count(Repeated self, Py_ssize_t n) except -1:
-    """Set the number of elements in the message's slot."""
+    """Set the number of elements in the message's slot. No-op for a detached sequence."""
     cdef Slot* slot
     if not self.is_detached:
         slot = &(<Overlay>self.message.overlay).slots[self.field.slot]

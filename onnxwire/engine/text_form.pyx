@@ -35,7 +35,9 @@ cdef extern from "Python.h":
 cdef enum:
     MAX_NUMBER_BYTES = 32      # upper bound of the text of a number with a byte after it
     MIN_FLUSH_BYTES = 1 << 16  # minimum size of the pieces in which text is passed on
-    MAX_VALUE_BYTES = 1 << 16  # maximum size of a string or bytes value that is printed at once
+    # If `write` is not None: the maximum size of a singular string or bytes value that is printed at once. Each value
+    # of a repeated field is printed at once if the message has fewer bytes.
+    MAX_VALUE_BYTES = 1 << 16
     PIECE_BYTES = 3 << 14      # size of the pieces of longer values
     NUMBERS_PER_BATCH = 4096   # numbers that are printed between two checks of the buffer's size
 
@@ -47,7 +49,8 @@ cdef enum NumberStyle:
 
 cdef double MIN_NORMAL_FLOAT = 2.0 ** -126
 
-# The output form of each byte of a string. 1: unchanged; 0: `\` and three octal digits; else the character after `\`.
+# The output form of each byte of a string, except non-ASCII characters that are not escaped. 1: unchanged; 0: `\` and
+# three octal digits; else the character after `\`.
 cdef uint8_t[256] ESCAPES
 cdef int _byte
 for _byte in range(256):
@@ -279,8 +282,9 @@ cdef Py_ssize_t write_integer(char* out, uint64_t magnitude, bint is_negative) n
 
 
 cdef Py_ssize_t write_digits(char* out, double value, char format, int digits, int flags) except -1:
-    """Write a number. format: "g" for up to `digits` significant digits, as %g in the C locale; "r" for those of repr.
+    """Write a number.
 
+    format: "g" for up to `digits` significant digits, as %g in the C locale; "r" for the digits of repr.
     Returns the length of the text.
     """
     cdef char* text = PyOS_double_to_string(value, format, digits, flags, NULL)
@@ -494,7 +498,11 @@ cdef int put_message(TextBuffer text, View self, Py_ssize_t indent, int depth) e
 
 
 cdef str text_form(View message):
-    """Return the text format of a message; raise DecodeError if it is damaged, or nested more than 500 deep."""
+    """Return the text format of a message.
+
+    Raises DecodeError if it is damaged, or nested more than MAX_OVERLAY_DEPTH deep, and SourceError if its file was
+    changed.
+    """
     cdef TextBuffer text = TextBuffer.__new__(TextBuffer)
     text.max_bytes = -1
     text.max_depth = MAX_OVERLAY_DEPTH

@@ -52,7 +52,9 @@ cdef class View:
 
 
 cdef object new_view(Table* table, Document document, const uint8_t* start, const uint8_t* end, Spans parts):
-    """Return a view of the span from start to end; if `parts` is not None, of all parts, whose first is that span.
+    """Return a view of the span from start to end.
+
+    parts: None, or all spans of the message; the first is the span from start to end.
 
     While identity is kept, an existing view of the message is returned.
     """
@@ -120,7 +122,7 @@ KEEPS_IDENTITY = False
 
 @critical_section
 def keep_identity(turned_on):
-    """Turn identity of views on or off: one view per message at a time. Existing views are not registered."""
+    """Turn identity of views on or off. While it is on, a message has one view. Existing views are not registered."""
     global KEEPS_IDENTITY
     KEEPS_IDENTITY = turned_on
     if not turned_on:
@@ -148,7 +150,10 @@ cdef ViewKey key_of(View self) noexcept:
 
 
 cdef bint is_of_span(View self, const uint8_t* end, Spans parts) noexcept:
-    """Return whether a view with this start has this end and these parts; after a change of the bytes it may not."""
+    """Return whether a view has this end and these parts. The caller has found the view by its start.
+
+    Of several parts, only their number and the start of the last are compared.
+    """
     if self.parts == NULL or parts is None:
         return self.end == end and self.parts == NULL and parts is None
     return (<Spans>self.parts).n == parts.n and (
@@ -205,7 +210,7 @@ cdef const uint8_t* scan_slots(
 
     Implements protobuf's rules of presence: the last value of a singular field wins, the last member of a oneof wins,
     and a record with another wire type than its field, or with a value that its closed enum does not have, is an
-    unknown field.
+    unknown field. Numbers of a repeated field may be packed or not, and their enum values are not examined here.
     slots: zeroed, or filled from the message's spans before this one. HAS_UNKNOWN and HAS_MERGE are added to `flags`,
     and the number of records to `records`.
     """
@@ -216,7 +221,7 @@ cdef inline const uint8_t* scan_with_copies(
     const Table* table, const uint8_t* p, const uint8_t* end, Slot* slots, uint32_t* flags, uint64_t* records,
     FarReads* far
 ) noexcept:
-    """Fill the slots as `scan_slots` does, from copies of the headers that follow long values, made if necessary."""
+    """Fill the slots as `scan_slots` does; read the headers after long values in copies, made if necessary."""
     cdef const uint8_t* far_record = NULL
     cdef const uint8_t* fault
     if far.copies != NULL:
@@ -255,7 +260,8 @@ cdef const uint8_t* scan_copies(
             copy = copy_far(far, p)
             short_steps += 1
         else:
-            copy = NULL  # the first bytes of the file, which were requested when it was opened, or many short records
+            # p is in the first bytes of the file, which were requested when it was opened, or after many short records.
+            copy = NULL
 
 
 cdef const uint8_t* scan(

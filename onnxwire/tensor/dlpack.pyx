@@ -49,7 +49,7 @@ cdef extern from "Python.h":
 cdef const char* LEGACY_NAME = "dltensor"
 cdef const char* VERSIONED_NAME = "dltensor_versioned"
 
-# dtype.name -> DLPack's type code, and the bits of an element. Codes from 7 on require DLPack 1.1.
+# dtype.name -> DLPack's type code, and the bits of an element. DLPack 1.1 added the codes from 7 on.
 TYPES = {
     "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64),
     "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32), "uint64": (1, 64),
@@ -73,8 +73,9 @@ def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
     stream: None. max_version: the consumer's (major, minor); from (1, 0) on the capsule is a "dltensor_versioned",
     which has a read-only flag; else it is a "dltensor". dl_device: None or (1, 0), the CPU. copy: True for a copy.
     Raises BufferError for a stream or another device; for types that are not in TYPES and non-native byte order; for
-    strides that are not multiples of the element size; for a read-only array if max_version is None or below
-    (1, 0), and for sub-byte types if it is None or below (1, 1). Raises TypeError for a max_version that is not a pair.
+    strides that are not multiples of the element size; for a read-only array that is not copied if max_version is
+    None or below (1, 0), and for sub-byte types if it is None or below (1, 1). Raises TypeError for a max_version that
+    is not a pair.
     Source: https://dmlc.github.io/dlpack/latest/python_spec.html and the array API standard, `__dlpack__`.
     """
     cdef bint is_versioned = False

@@ -32,7 +32,7 @@ _MAX_PAIRWISE_ATTRIBUTES = 8  # number of attributes of a node up to which they 
 RULES = {
     "AttributeProto": {
         "attribute-name-present": (lambda attribute: attribute.name == EMPTY, "the attribute has no name; give it one"),
-        # `function-attribute-proto-has-value` reports defaults.
+        # `function-attribute-proto-has-value` reports parameter defaults that lack a type.
         "attribute-type-present": (
             lambda attribute: attribute.derive(is_untyped) & ~_is_default(attribute),
             "attribute {name!r} has no type; set `type` to that of its value",
@@ -68,7 +68,7 @@ RULES = {
             "attribute {name!r} has values in {fields}; keep the one that its type names",
             {"fields": lambda attribute: attribute.derive(ValueFields).fields_of},
         ),
-        # `function-attribute-proto-has-value` reports defaults.
+        # `function-attribute-proto-has-value` reports parameter defaults that lack a value.
         "attribute-message-value-present": [
             (
                 lambda attribute, kind=kind: (
@@ -266,8 +266,8 @@ def name_vs_values(facts: Facts) -> Iterator[Finding]:
 def string_utf8(facts: Facts) -> Iterator[Finding]:
     """Yield attributes whose strings are not UTF-8.
 
-    The first 64 KiB of `s` are checked, up to MAX_TOTAL_TEXT_BYTES bytes of all `s` that are not ASCII, and the first
-    1 MiB of `strings`; see `measure_strings`.
+    The first 64 KiB of `s` and the first 1 MiB of `strings` are checked; see `measure_strings`. Of all `s` that are not
+    ASCII, at most MAX_TOTAL_TEXT_BYTES bytes are checked.
     """
     attributes = facts.AttributeProto
     starts, lengths = attributes.span("s")

@@ -49,8 +49,8 @@ class Parts:
     the number of elements of the dense tensor, -1 if that is 2**63 or more or a dimension is negative. has_values,
     has_indices: whether the part exists. values_rank, indices_rank: the rank of the part, -1 if it does not exist.
     is_linear, is_coordinates: whether the indices have that form and the right shape. first_dims: the index of the
-    first dim in SparseTensorProto.dims. n_index_rows: the first dim of the indices, -1 without one. width: the
-    second dim of indices of rank 2, otherwise -1.
+    first dim in SparseTensorProto.dims. n_index_rows: the first dim of the indices, -1 if they do not
+    exist or have no dims. width: the second dim of indices of rank 2, otherwise -1.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -174,8 +174,8 @@ def indices_coo_shape(facts: Facts) -> Iterator[Finding]:
 class Indices:
     """Faults of the indices of sparse tensors, by `facts.derive(Indices)`.
 
-    bounds_messages, order_messages, repeat_messages: messages by row of TensorProto. Only indices with the right shape
-    that are small enough for `portions` are read.
+    bounds_messages, order_messages, repeat_messages: messages by row of TensorProto. Only inline INT64 indices
+    of the right shape that are small enough for `portions` are read, and only if the dense tensor has elements.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -270,7 +270,7 @@ class Indices:
                 )
 
     def _find_repeated(self, row: int, numbers: Any, rank: int) -> None:
-        """Record the first index that equals an earlier one, of a tensor with unsorted indices."""
+        """Record the first index that equals an earlier index of the tensor. The indices are not sorted."""
         indices = numbers.reshape(-1, rank)
         order = np.lexsort(indices.T[::-1])
         sorted_indices = indices[order]

@@ -1,7 +1,7 @@
 """Write protobuf records and ONNX messages as bytes, valid or malformed. Standard library only.
 
-Every function returns bytes. `extra` is appended to the message: in protobuf, fields may be in any order and occur more
-than once. The field numbers are those of onnx.proto.
+Every function returns bytes. The argument `extra` is appended to the message: in protobuf, fields may be in any order
+and occur more than once. The field numbers are those of onnx.proto.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class Type(Message):
 class Node(Message):
     """A NodeProto."""
 
-    rank = None  # the rank of the output: 0 for a reduction to a scalar, otherwise None (unknown)
+    # The rank of the output in `network`: 0 for Reduce* with keepdims=0, whatever the axes; otherwise None (unknown).
+    rank = None
 
 
 class Value(Message):
