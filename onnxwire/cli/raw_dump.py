@@ -50,7 +50,7 @@ class _Level(NamedTuple):
     descriptor: Descriptor | None  # of the message; None for fields without names
     start: int  # offset of its tag; of its first byte for the root
     end: int  # offset after its last byte; for a group or a cut message, `end` of the enclosing level
-    group: int | None = None  # the field number of a group, which ends before `end`
+    group: int | None = None  # the field number of a group; None for a message
     is_cut: bool = False  # whether it runs past the end of the enclosing message
 
 

@@ -43,9 +43,9 @@ class Scenario:
     """A folder of models, and its catalog before and after the build that is interrupted.
 
     zoo: the folder of models. out: the catalog. template: a copy of the catalog before the build, absent for the first
-    build. Set by the fixture: old_rows, new_rows: the rows by model before and after the build. foreign_paths: files of
-    other programs in the catalog's folder. is_damaged: whether a file of the catalog is missing before the build.
-    stride: the number of steps between interruptions.
+    build. The fixture sets the other attributes. old_rows, new_rows: the rows by model before and after the build.
+    foreign_paths: files of other programs in the catalog's folder. is_damaged: whether a file of the catalog is missing
+    before the build. stride: the number of steps between interruptions.
     """
 
     def __init__(self, base):
