@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.document import Document
     from onnxwire.errors import DecodeError
 
-_MAX_VALUE_BYTES = 64  # maximum number of printed bytes of a string or bytes value
+_MAX_VALUE_BYTES = 64  # maximum number of printed characters of a string, or of printed bytes
 
 
 def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
