@@ -191,8 +191,9 @@ cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
         return True
     if (end - 1)[0] >= 0x80:
         return False
-    # A faulty varint has ten consecutive continuation bytes. A run of eight of them starts at an offset that is a
-    # multiple of three, so it is enough to test every third offset, and then up to two bytes on each side.
+    # A faulty varint has ten consecutive continuation bytes. Of the three runs of eight among them, one starts at
+    # an offset that is a multiple of three, so it is enough to test every third offset, and then up to two bytes on
+    # each side.
     while end - p >= 8:
         if load64(p) & <uint64_t>0x8080808080808080 == <uint64_t>0x8080808080808080:
             byte = p

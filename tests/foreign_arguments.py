@@ -3,7 +3,8 @@
 
 A call may raise or return anything, but not crash. The program prints an index and a name before each group of calls,
 such as those of one attribute, so that after a crash the last line names the group. START is the index of the first
-group to run. Run the program in a child process, in a temporary folder.
+group to run; earlier groups that make objects without a constructor are run, too. Run the program in a child
+process, in a temporary folder.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def elements_of(path, make_element):
 def nested_messages(start_numbers, step_numbers, content=b"", limit=1 << 60):
     """Return a function that makes a model with a message that is nested in messages of its own type.
 
-    start_numbers: the field numbers from the model to the outermost message. step_numbers: those from a message to the
-    next one. content: the bytes of the innermost message. limit: the maximum depth.
+    start_numbers: the field numbers from the model to the outermost message. step_numbers: those from a message to
+    the one nested in it. content: the bytes of the innermost message. limit: the maximum depth.
     """
 
     def make(size):
@@ -106,7 +106,7 @@ def tensor(tensor_name=b"", dims=b"", data=b""):
 
 
 def model_with_shape(dims):
-    """Return a model with a float input. dims: the encoded records dim of its TensorShapeProto."""
+    """Return a model with a float input. dims: the encoded `dim` records of its TensorShapeProto."""
     return len_record(
         7, len_record(11, len_record(1, b"x") + len_record(2, len_record(1, b"\x08\x01" + len_record(2, dims))))
     )
@@ -260,7 +260,7 @@ _add_models_of_empty_elements()
 
 
 def repeat_middle(text):
-    """Return a function that splits a text at its two bars and repeats the second part up to the size."""
+    """Return a function that makes `text` without its two bars, the part between them repeated up to the size."""
 
     def make(size):
         start, repeated_part, end = (part.encode() for part in text.split("|"))
@@ -287,7 +287,7 @@ TEXTS = {
     "empty graphs merged": repeat_middle("|graph{}|"),
     "empty tensors": repeat_middle("graph {|initializer{}|}"),
     "empty metadata": repeat_middle("|metadata_props{}|"),
-    # Notations that parsers accept but no printer writes, in as few bytes as possible.
+    # The texts up to "comments between" use notations that no printer writes, in as few bytes as possible.
     "a list of nodes": repeat_middle("graph{node:[{}|,{}|]}"),
     "a list of nodes in angle brackets": repeat_middle("graph{node:[<>|,<>|]}"),
     "a list of nodes with comments": repeat_middle("graph{node:[{}|,{#\n}|]}"),

@@ -49,7 +49,7 @@ void dump(void) { CALLGRIND_DUMP_STATS; }
 
 
 def run(module: str, function: str, *arguments: Any) -> Any:
-    """Call a function of a test module with a Counter and the arguments; return its result.
+    """Call a function of a test module with a context manager that counts, and the arguments; return its result.
 
     The arguments and the result are passed between the processes as JSON.
     """

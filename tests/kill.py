@@ -75,7 +75,7 @@ def checksums_detect_mix(folder):
 def call_at_event(number, function):
     """Call `function` at an event: before or after a call of the modules posix and fcntl, or at a line of TRACED_FILES.
 
-    number: the index of the event, counted from 0.
+    number: the index of the event, counted from 0. Events in `__del__` methods are not counted.
     Yields a function that returns whether the event was reached.
     """
     count = itertools.count()
@@ -135,7 +135,10 @@ class Scenario:
         onnxwire.save(self.new_model, folder / "m.onnx", **self.new_options)
 
     def check_state(self, folder, *, was_killed):
-        """Return the state of a folder after a trial: "old", "new" or "detected". Assert that it is one of these."""
+        """Return the state of a folder after a trial: "old", "new" or "detected". Assert that it is one of these.
+
+        After "old" and "new", also assert that another save succeeds and leaves no temporary files.
+        """
         value = value_of_model(folder)
         if value == 0 and was_killed and self.replaces_data_files:
             assert checksums_detect_mix(folder), "a mix that the checksums do not detect"

@@ -28,7 +28,7 @@ BITS = {
 
 
 class TensorParts(NamedTuple):
-    """The parts of a tensor. elements: an int with the bits of each element, or the bytes of each string."""
+    """The parts of a tensor. elements: for each number, an int with its bits; for each string, its bytes."""
 
     data_type: int
     dims: list[int]
@@ -36,7 +36,7 @@ class TensorParts(NamedTuple):
 
     @property
     def raw(self):
-        """The bytes of raw_data: all bits as one little-endian number, the low bits first."""
+        """The bytes of raw_data: the elements as one little-endian number, the first element in the lowest bits."""
         bits = BITS[self.data_type]
         number = sum(element << i * bits for i, element in enumerate(self.elements))
         return number.to_bytes(-(-len(self.elements) * bits // 8), "little")
@@ -147,5 +147,5 @@ def tensors_in(message, path=""):
 
 
 def numbers_in(text):
-    """Return the numbers in an error message, without their commas."""
+    """Return the set of the integers in an error message, as texts without commas."""
     return set(re.findall(r"-?\d+", re.sub(r"(?<=\d),(?=\d{3})", "", text)))

@@ -6,9 +6,9 @@ Run it by `make release`, or for chosen interpreters:
 
 `make wheels` builds for all installed interpreters, and stops after the tests of the wheels (`--wheels`).
 
-The program builds the source distribution first, and from it a wheel for each interpreter. On Linux, auditwheel sets
-the tag of the oldest C library with which the wheel runs. Each wheel is installed in a new environment, where the tests
-import the wheel and not the checkout. Nothing is uploaded.
+The program deletes `build/release` and `dist`. Then it builds the source distribution, and from it a wheel for each
+interpreter. On Linux, auditwheel sets the tag of the oldest C library with which the wheel runs. Each wheel is
+installed in a new environment, where the tests import the wheel and not the checkout. Nothing is uploaded.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def summarize(model: ModelProto) -> dict[str, Any]:
 
     Returns the data that `onnxwire info --json` prints: names, types, counts, and sizes in bytes; equal entries of a
     list can be one dict. From IR version 4 on, memory does not grow with the numbers of nodes and tensors.
-    Raises DecodeError for damaged bytes and for messages nested more than 100 levels deep.
+    Raises DecodeError for damaged bytes and for graphs nested more than 100 levels deep.
     """
     graph = model.graph
     tally = _Tally()

@@ -266,7 +266,7 @@ cdef int get_schema(ArrowArrayStream* self, ArrowSchema* out) noexcept nogil:
 
 
 cdef int get_next(ArrowArrayStream* self, ArrowArray* out) noexcept nogil:
-    """Export the record batch at the first call, and a released array, the end of the stream, at later calls."""
+    """Export the record batch; after a successful call, export a released array, which marks the end of the stream."""
     cdef ExportedBlock* exported = <ExportedBlock*>self.private_data
     cdef int fault
     if exported.is_done:

@@ -27,7 +27,7 @@ _INTEGER_BITS = {2: (0, 8), 3: (-7, 7), 4: (0, 16), 5: (-15, 15), 6: (-31, 31), 
 
 # Operators that select by an index: the input with the indices; the input that they refer to; the axis, or the name and
 # the default of the attribute that contains it; the indices that are allowed besides 0..size-1: `-` for negative ones,
-# which count from the end, `=` for the size itself.
+# which count from the end, `=` for the size itself. RNN, GRU and LSTM use the attribute `layout` as the axis instead.
 _INDEX_OPERATORS: dict[str, tuple[int, int, int | tuple[str, int], str]] = {
     "Gather": (1, 0, ("axis", 0), "-"),
     "GatherElements": (1, 0, ("axis", 0), "-"),
@@ -55,7 +55,7 @@ def value_of(call: Call, index: int) -> Value | None:
 
 
 def integers_of(call: Call, index: int) -> list[int]:
-    """Return the integers of an input; [] if they are unknown, no integers, or computed from a bound of a size."""
+    """Return the integers of an input; [] if they are unknown or no integers, or if its shape is a lower bound."""
     value = value_of(call, index)
     if value is None or value.data is None or value.is_lower_bound:
         return []
@@ -67,7 +67,7 @@ def integers_of(call: Call, index: int) -> list[int]:
 def _exact_integers(call: Call, name: str, index: int) -> list[int] | None:
     """Return the integers of an input, or of an attribute where the node has no such input.
 
-    Returns None if they are unknown, no integers, or computed from a bound of a size.
+    Returns None if they are unknown or no integers, or if the shape of the input is a lower bound.
     """
     value = value_of(call, index)
     return None if value is not None and value.is_lower_bound else call.ints(name, index)
@@ -106,7 +106,7 @@ def _index_numbers(call: Call, index: int) -> list[int] | tuple[int, ...]:
 
 
 def _test_elements(call: Call) -> Faults:
-    """Test the indices of GatherElements and ScatterElements: their range, rank and shape, which must fit the value."""
+    """Test the range, rank and shape of the indices of GatherElements, ScatterElements and Scatter."""
     yield from _test_selected(call)
     value, indices = value_of(call, 0), value_of(call, 1)
     if value is None or indices is None or value.shape is None or indices.shape is None:
@@ -139,7 +139,10 @@ def _test_sequence(call: Call) -> Faults:
 
 
 def _test_index_tuples(call: Call) -> Faults:
-    """Test the indices of GatherND and ScatterND, each row of which selects along the first axes."""
+    """Test the indices of GatherND and ScatterND, each row of which selects along successive axes.
+
+    For ScatterND, also test the shape of the updates.
+    """
     value, indices = value_of(call, 0), value_of(call, 1)
     if value is None or not value.shape or value.is_lower_bound or indices is None or not indices.shape:
         return
@@ -182,7 +185,7 @@ def _test_updates(call: Call, dims: tuple[int | None, ...]) -> Faults:
 
 
 def _test_scatter(call: Call) -> Faults:
-    """Test the indices and updates of ScatterElements."""
+    """Test the indices and updates of ScatterElements and Scatter."""
     yield from _test_elements(call)
     indices = value_of(call, 1)
     if indices is not None and indices.shape is not None and not indices.is_lower_bound:
@@ -375,7 +378,7 @@ def _test_image_blocks(call: Call) -> Faults:
 
 
 def _test_shift(call: Call) -> Faults:
-    """Test the numbers of bits of BitShift."""
+    """Test the numbers of bits by which BitShift shifts."""
     invalid_shifts = [number for number in integers_of(call, 1) if not 0 <= number < 64]
     if invalid_shifts:
         yield ARGUMENT, f"a shift by {invalid_shifts[0]:,} bits"
@@ -398,7 +401,8 @@ def _test_cast(call: Call) -> Faults:
         return
     min_integer = -(1 << -bits[0]) if bits[0] else 0
     for number in value.data or ():
-        # Numbers from -2**m on are allowed for unsigned types: they wrap in all runtimes, and occur in masks.
+        # For unsigned types of m bits, numbers from -2**m on are allowed: they wrap in all runtimes, and occur in
+        # masks.
         is_tested = isinstance(number, float) and not math.isinf(number)
         if is_tested and not min(min_integer, -(1 << bits[1])) <= number < 1 << bits[1]:
             yield ARGUMENT, f"a cast of {number} to an integer type"
@@ -449,7 +453,7 @@ def _test_split(call: Call) -> Faults:
 
 
 def _test_top_k(call: Call) -> Faults:
-    """Test that k is from 0 to 2**31 - 1, and not greater than the size of the axis."""
+    """Test that k is not empty, is from 0 to 2**31 - 1, and is not greater than the size of the axis."""
     counts = _exact_integers(call, "k", 1) or ([call.int("k", 0)] if call.attribute("k") is not None else [])
     invalid_counts = [k for k in counts if not 0 <= k < 1 << 31]
     if invalid_counts:
@@ -605,7 +609,7 @@ def _test_box_count(call: Call) -> Faults:
 
 
 def _test_coefficients(call: Call) -> Faults:
-    """Test that each row of coefficients of linear models and support vector machines has one for each feature."""
+    """Test the number of coefficients of linear models, and of numbers in the support vectors of SVMs."""
     size = size_of(value_of(call, 0), -1)
     if not size:
         return
@@ -623,7 +627,7 @@ def _test_coefficients(call: Call) -> Faults:
 
 
 def _test_features(call: Call) -> Faults:
-    """Test attributes of ai.onnx.ml operators: indices of features, and lists with a number for each feature."""
+    """Test attributes of ai.onnx.ml operators: indices of features, and lists of one number or one per feature."""
     size = size_of(value_of(call, 0), -1)
     if size is None:
         return

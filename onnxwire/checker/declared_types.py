@@ -18,11 +18,11 @@ Dim = tuple[int | None, int]
 
 
 class DeclaredTypes:
-    """Columns for ValueInfoProto, by `facts.derive(DeclaredTypes)`.
+    """Columns for ValueInfoProto, which `facts.derive(DeclaredTypes)` makes.
 
-    graph: the row of the graph that an entry is in, -1 in a function. kind: the index of the type's kind among the
+    graph: the row of the graph that the message is in, or -1. kind: the index of the type's kind among the
     fields of TypeProto, or -1. elem_type: the element type of a tensor or sparse tensor, 0 if unknown. shape: the row
-    of its shape in TensorShapeProto, or -1. is_input, is_output, is_info: whether the entry is in the field `input`,
+    of its shape in TensorShapeProto, or -1. is_input, is_output, is_info: whether the message is in the field `input`,
     `output` or `value_info` of a graph. type_kind: the kind of each row of TypeProto, and a last element -1.
     """
 
@@ -76,7 +76,7 @@ class DeclaredTypes:
 
 
 def describe_contradiction(left: list[Dim] | None, right: list[Dim] | None) -> str:
-    """Return the contradicting parts of two shapes, such as "ranks 2 and 3"; "" if the shapes agree."""
+    """Return the first contradiction of two shapes, such as "ranks 2 and 3"; "" if there is none."""
     if left is None or right is None:
         return ""
     if len(left) != len(right):

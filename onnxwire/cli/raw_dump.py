@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.document import Document
     from onnxwire.errors import DecodeError
 
-_MAX_VALUE_BYTES = 64  # maximum number of printed bytes of a string or bytes value
+_MAX_VALUE_BYTES = 64  # maximum number of printed characters of a string, or of printed bytes
 
 
 def print_raw(path: str, type_name: str | None, out: IO[str]) -> int:
@@ -50,7 +50,7 @@ class _Level(NamedTuple):
     descriptor: Descriptor | None  # of the message; None for fields without names
     start: int  # offset of its tag; of its first byte for the root
     end: int  # offset after its last byte; for a group or a cut message, `end` of the enclosing level
-    group: int | None = None  # the field number of a group, which ends before `end`
+    group: int | None = None  # the field number of a group; None for a message
     is_cut: bool = False  # whether it runs past the end of the enclosing message
 
 

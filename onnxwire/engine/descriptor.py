@@ -297,7 +297,7 @@ class FieldDescriptor(_DescriptorBase):
         return self.type in (self.TYPE_STRING, self.TYPE_BYTES, self.TYPE_MESSAGE)
 
     def accepts(self, wire_type: int) -> bool:
-        """Return whether a record of a wire type contains values of the field, one or a packed run."""
+        """Return whether a record of a wire type contains one value of the field or a packed run."""
         return wire_type == self.wire_type or (wire_type == WIRE_LEN and self.is_repeated and not self.is_span)
 
     @property

@@ -18,7 +18,7 @@ cdef class FileWriter:
     cdef readonly object failure        # the OSError of a failed write, or None; errors of reading are not stored
     cdef object progress                # called with `written_end`; or None
     cdef bint is_fresh                  # the file had no bytes from the start offset on: skipped ranges read as zeros
-    cdef readonly bint is_stream        # the file is a pipe or device, which can't seek
+    cdef readonly bint is_stream        # the file is a pipe or device, written at its current position
     cdef bint is_busy                   # a method is running, or an error occurred: no method may start
     cdef uint64_t written_end           # the offset after the last byte written to the file
     cdef uint64_t reported_end          # the offset up to which progress was called and writeback started

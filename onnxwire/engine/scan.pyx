@@ -27,7 +27,7 @@ cdef class NameFilter:
 
     @staticmethod
     def of(names):
-        """Make a filter of names. Returns None if there are too many names, or too long ones, for a linear search."""
+        """Make a filter of names; return None for more than MAX_FILTER_NAMES names, or a name of LONG_BYTES or more."""
         cdef NameFilter result = NameFilter.__new__(NameFilter)
         cdef bytes name
         result.encoded_names = [text.encode("utf-8", "surrogateescape") for text in names]
@@ -142,7 +142,7 @@ cdef list strings_in(View view, Field* field):
 
 
 cdef bint is_unedited(View view) except -1:
-    """Return whether a message has one span, and no message in it was edited; see scan.pxd."""
+    """Return whether a message has one span, and neither it nor a message in it was edited; see scan.pxd."""
     if N_PARTIAL or (<Document>view.document).epoch == EPOCH_CLOSED:
         fill(view)
     return (

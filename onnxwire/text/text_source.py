@@ -34,7 +34,7 @@ def pieces_of(text: Text) -> tuple[str, Iterator[str]]:
     """Return a text's name for error messages, and an iterator of its pieces.
 
     The iterator raises UnicodeDecodeError, SourceError if a file object can't be read, and TypeError if its `read`
-    returns another type. Raises TypeError for an object that is no text.
+    returns no str, bytes or memoryview. Raises TypeError for an object that is no text.
     """
     source = f"<{type(text).__name__}>"
     if isinstance(text, str):

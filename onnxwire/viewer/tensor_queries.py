@@ -85,5 +85,5 @@ def tensor_row(tensor: TensorProto, path: str) -> dict[str, Any]:
 
 
 def shorten(text: str) -> str:
-    """Return a text; of a longer text, the first 400 characters and an ellipsis."""
+    """Return a text; if it has more than 400 characters, return the first 400 and an ellipsis."""
     return text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + "…"

@@ -2,8 +2,9 @@
 
 LIST has the paths of the files, separated by newlines. Each file is read in a fork of this process; the fork is
 killed after 60 seconds. SECONDS limits the processor time of the fork, and BYTES the address space that the fork may
-add to that of this process. The program prints a line for each file with which a call or command crashes, exceeds a
-limit or raises an unexpected exception, and then the number of files.
+add to that of this process. The last file is also read in this process, without limits. The program prints a line for
+each file with which a call or command crashes, exceeds a limit or raises an unexpected exception, and then the number
+of files.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def read_in_child(path, seconds, memory_bytes):
         resource.setrlimit(resource.RLIMIT_AS, (address_space_bytes + memory_bytes,) * 2)
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.alarm(60)  # a call that waits, for a pipe without a writer, uses no processor time
+        signal.alarm(60)  # a call that waits for the writer of a pipe uses no processor time
         for fault in find_faults(path):
             os.write(write_end, (fault.replace("\n", " | ") + "; ").encode("utf-8", "replace"))
         os._exit(0)

@@ -1,8 +1,8 @@
 """Builds that are killed or in which the disk is full: every model has its old or new rows, and no file is left over.
 
 A catalog that is updated has changed, deleted, unreadable, new and unchanged models, groups of which some models are
-removed, and files that were replaced before; in one scenario it also lacks a file. Its folders also contain files of
-other programs.
+removed, and files that were replaced before; in one scenario it also lacks a file, and models of that file may
+have only a row in `failures` that reports it. Its folders also contain files of other programs.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Scenario:
     """A folder of models, and its catalog before and after the build that is interrupted.
 
     zoo: the folder of models. out: the catalog. template: a copy of the catalog before the build, absent for the first
-    build. Set by the fixture: old_rows, new_rows: the rows by model before and after the build. foreign_paths: files of
-    other programs in the catalog's folder. is_damaged: whether a file of the catalog is missing before the build.
-    stride: the number of steps between interruptions.
+    build. The fixture sets the other attributes. old_rows, new_rows: the rows by model before and after the build.
+    foreign_paths: files of other programs in the catalog's folder. is_damaged: whether a file of the catalog is missing
+    before the build. stride: the number of steps between interruptions.
     """
 
     def __init__(self, base):
@@ -116,7 +116,7 @@ class Scenario:
 
 
 def is_lost(rows):
-    """Return whether the rows of a model only say that a file with its rows was missing."""
+    """Return whether a model has only rows in `failures`, the first of which reports a missing file."""
     return list(rows) == ["failures"] and "was missing" in rows["failures"][0]["reason"]
 
 

@@ -6,8 +6,9 @@ The program makes a virtual environment in the folder, installs the packages the
 suite runs once on protobuf and once on onnxwire, in separate processes. The program compares the outcomes test by test
 and prints the CPU time of both. Its exit status is 1 if a test passes on protobuf but not on onnxwire.
 
-The wheels and sources of onnx-ir, onnx-array-api, onnxscript, onnx-graphsurgeon, onnxmltools and polygraphy contain no
-tests. The tests of onnxruntime's Python package need models that only its repository has.
+Some packages have no suite here: the wheels and sources of onnx-ir, onnx-array-api, onnxscript, onnx-graphsurgeon,
+onnxmltools and polygraphy contain no tests, and the tests of onnxruntime's Python package need models that only its
+repository has.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
-LATENCY = 0.03  # seconds before each answer, like those of a round trip to a distant server
+LATENCY = 0.03  # the seconds of a round trip to a distant server, for the argument `latency`
 _BLOCK_BYTES = 1 << 20  # bytes of a body that are sent at a time
 
 

@@ -24,9 +24,10 @@ _MAX_BYTES = 1 << 26  # maximum number of bytes that are fetched but not yet rea
 class Schedule:
     """A context manager that fetches ranges of files concurrently, in the order in which they will be read.
 
-    ranges: each is read once, by one call of `RemoteFile.read_into`; ranges of more than 8 MiB, which are fetched in
-    concurrent pieces in any case, are omitted. Fetched bytes are in memory until they are read: up to 64 MiB. Reads in
-    another order, or of other ranges, are correct, and send their own requests.
+    ranges: (file, start, end) of each range. Each is read once, by one call of `RemoteFile.read_into`; ranges of more
+    than 8 MiB, which are fetched in concurrent pieces in any case, are omitted. A single range is not fetched in
+    advance. Fetched bytes are in memory until they are read: up to 64 MiB. Reads in another order, or of other ranges,
+    are correct, but may send their own requests.
     """
 
     def __init__(self, ranges: Iterable[tuple[RemoteFile, int, int]]) -> None:
@@ -58,7 +59,8 @@ class Schedule:
     def read_range(self, file: RemoteFile, range_start: int, end: int) -> Buffer | None:
         """Return the bytes of a scheduled range, and request the next ranges.
 
-        Returns None for other ranges, and for a range that is read after later ones. Raises SourceError.
+        Returns None for other ranges, and for a range without a request, because a later range was read before it.
+        Raises SourceError.
         """
         with self._lock:
             indexes = self._indexes.get((id(file), range_start, end))
