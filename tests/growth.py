@@ -232,7 +232,7 @@ def measure(count: Counter, sizes: list[int]) -> dict[str, list[int]]:
     """Return the number of instructions of each call at each size, by label.
 
     EDITS_OF_ONE_MODEL counts edits of different numbers of nodes in one model. EDITS_OF_LARGER_MODELS counts edits of
-    one number of nodes in models of different sizes.
+    the same number of nodes in models of different sizes.
     """
 
     def instructions_of(call, call_arguments):
