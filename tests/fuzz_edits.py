@@ -46,7 +46,7 @@ from onnxwire.engine.view import count_views, keep_identity
 MAX_LINES = 70  # maximum number of lines of a program
 BATCH_SIZE = 50  # number of programs per process
 MAX_SECONDS = 20  # maximum time of one program; five times as much with a sanitizer
-MAX_ADDRESS_SPACE = 6 << 30  # bytes
+MAX_ADDRESS_SPACE = 6 << 30  # bytes; unlimited with a sanitizer
 EDITOR_ROUNDS = 20  # number of repetitions of the editor's lines beside a reader
 ALLOWED_ERRORS = (onnxwire.Error, PlannedError, StopIteration, Skipped)
 IS_SANITIZED = "ONNXWIRE_SANITIZE" in os.environ
@@ -417,7 +417,7 @@ def main() -> int:
     parser.add_argument("--mode", choices=MODES, action="append", help="default: all modes")
     parser.add_argument("--run", type=Path, metavar="FILE", help="run the lines of a file in the first --mode")
     parser.add_argument("--first", action="store_true", help="stop at the first fault")
-    parser.add_argument("--differences", action="store_true", help="list deliberate differences and exit")
+    parser.add_argument("--differences", action="store_true", help="list deliberate differences from protobuf and exit")
     options = parser.parse_args()
     if options.differences:
         print("\n".join(f"{name}: {reason}" for name, reason in DIFFERENCES.items()))

@@ -574,7 +574,7 @@ class Raised:
 
 
 def result_or_error(function, *arguments, **keywords):
-    """Call `function`; return its result or the error that it raises."""
+    """Call `function`; return its result or the error that it raises. A NameError is raised."""
     try:
         return function(*arguments, **keywords)
     except NameError:  # a mistake in the test
