@@ -58,7 +58,7 @@ def interrupt_at(number: int, callback) -> None:
     """Replace WRITE_FUNCTIONS in this process, so that `callback` is called at step `number` of catalog writes.
 
     A step is the time before a call of a function of WRITE_FUNCTIONS (of os.open, only if it may create a file), in the
-    middle of os.write, or after write_table.
+    middle of os.write, or after write_table. The first step has the number 0.
     """
     steps = itertools.count()
 

@@ -2,7 +2,7 @@
 fuzz-sanitized`.
 
     python tests/fuzz_edits.py --seconds 600                  programs of new seeds
-    python tests/fuzz_edits.py --seed 1 --programs 100        the same hundred of each mode
+    python tests/fuzz_edits.py --seed 1 --programs 100        the same 100 programs in each mode
     python tests/fuzz_edits.py --mode lockstep --run FILE     a program from an earlier report
 
 Mode lockstep runs each line in both worlds (see worlds.py), ours and the official one, and compares results and errors,
@@ -46,7 +46,7 @@ from onnxwire.engine.view import count_views, keep_identity
 MAX_LINES = 70  # maximum number of lines of a program
 BATCH_SIZE = 50  # number of programs per process
 MAX_SECONDS = 20  # maximum time of one program; five times as much with a sanitizer
-MAX_ADDRESS_SPACE = 6 << 30  # bytes
+MAX_ADDRESS_SPACE = 6 << 30  # bytes; unlimited with a sanitizer
 EDITOR_ROUNDS = 20  # number of repetitions of the editor's lines beside a reader
 ALLOWED_ERRORS = (onnxwire.Error, PlannedError, StopIteration, Skipped)
 IS_SANITIZED = "ONNXWIRE_SANITIZE" in os.environ
@@ -373,7 +373,8 @@ def run_lines(mode, lines) -> Outcome:
 def shorten(mode, outcome, seconds=60) -> Outcome:
     """Remove lines as long as the remaining lines fail with a fault of the same kind; return the shortest outcome.
 
-    seconds: the maximum time. Lines with `exclude` remain: without them, the comparison would find known differences.
+    Returns `outcome` if a second run of its lines has no fault of this kind. seconds: the maximum time. Lines with
+    `exclude` remain: without them, the comparison would find known differences.
     """
     end = time.monotonic() + seconds
     shortest = run_lines(mode, outcome.lines)
@@ -414,9 +415,9 @@ def main() -> int:
     parser.add_argument("--programs", type=int, default=1 << 60, help="maximum number of programs of each mode")
     parser.add_argument("--seed", type=int, default=time.time_ns())
     parser.add_argument("--mode", choices=MODES, action="append", help="default: all modes")
-    parser.add_argument("--run", type=Path, metavar="FILE", help="run the lines of a file, in the first mode")
+    parser.add_argument("--run", type=Path, metavar="FILE", help="run the lines of a file in the first --mode")
     parser.add_argument("--first", action="store_true", help="stop at the first fault")
-    parser.add_argument("--differences", action="store_true", help="list deliberate differences and exit")
+    parser.add_argument("--differences", action="store_true", help="list deliberate differences from protobuf and exit")
     options = parser.parse_args()
     if options.differences:
         print("\n".join(f"{name}: {reason}" for name, reason in DIFFERENCES.items()))

@@ -232,7 +232,7 @@ def measure(count: Counter, sizes: list[int]) -> dict[str, list[int]]:
     """Return the number of instructions of each call at each size, by label.
 
     EDITS_OF_ONE_MODEL counts edits of different numbers of nodes in one model. EDITS_OF_LARGER_MODELS counts edits of
-    one number of nodes in models of different sizes.
+    the same number of nodes in models of different sizes.
     """
 
     def instructions_of(call, call_arguments):
@@ -240,7 +240,7 @@ def measure(count: Counter, sizes: list[int]) -> dict[str, list[int]]:
             call(*call_arguments)
         return count.instructions
 
-    # Python is ten times as slow once the first instructions have been counted, so import and make models first.
+    # Python is ten times as slow once the first instructions have been counted, so import and make most models first.
     for make_arguments, call in CALLS.values():
         call(*make_arguments(sizes[0]))
     arguments_by_label = {label: [make_arguments(n) for n in sizes] for label, (make_arguments, _) in CALLS.items()}

@@ -64,7 +64,7 @@ print(queries.value("graph.node[0].attribute[0].f"), queries.histogram("graph.in
 
 @pytest.fixture(scope="module")
 def comma_locale(tmp_path_factory):
-    """Return the environment of a process whose locale has a decimal comma; compile one if none is installed."""
+    """Return the environment variables of a locale with a decimal comma; compile such a locale if none is installed."""
     old_locale = locale.setlocale(locale.LC_NUMERIC)
     try:
         for name in ("de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8", "nl_NL.UTF-8"):

@@ -272,7 +272,8 @@ def _record_lists(draw, descriptor, depth, flaws):
     if records and draw(st.integers(0, 5)) == 0:
         # A record that occurs twice: parsers append its elements, merge it, or use the last value.
         records.insert(draw(st.integers(0, len(records))), draw(st.sampled_from(records)))
-    if sum(map(len, records)) < 300 and draw(st.integers(0, 9)) == 0:  # long enough for caches and indexes
+    # Sometimes repeat the records, so that readers make caches and indexes.
+    if sum(map(len, records)) < 300 and draw(st.integers(0, 9)) == 0:
         records = records * 20
     return records
 
@@ -573,7 +574,7 @@ class Raised:
 
 
 def result_or_error(function, *arguments, **keywords):
-    """Call `function`; return its result or the error that it raises."""
+    """Call `function`; return its result or the error that it raises. A NameError is raised."""
     try:
         return function(*arguments, **keywords)
     except NameError:  # a mistake in the test
@@ -619,6 +620,7 @@ def value_after_edit(api, result, before, value):
 def assert_same_as_official(body, *arguments):
     """Assert that a generator function yields equal values with our classes and with the official ones.
 
+    Skips the test if the official runtime is not upb.
     body: the generator function. Its first argument is a namespace of classes.
     """
     if not IS_UPB:

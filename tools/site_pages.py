@@ -1,4 +1,4 @@
-"""Add pages to the site that are not in docs/: pages of the repository's root and the reference of the Python API.
+"""Add the pages of the site that are not in docs/: those of SITE_PAGES and the reference of the Python API.
 
 This module is a hook of mkdocs (`mkdocs.yml`). The reference lists the names of `onnxwire.__all__`, read from the
 sources and their stubs. The package is not imported, so that the site can be built without a compiler.
@@ -14,6 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 REPOSITORY_ROOT = Path(__file__).parent.parent
+# Path of a page in the repository → path on the site.
 SITE_PAGES = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",

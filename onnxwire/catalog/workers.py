@@ -2,7 +2,8 @@
 
 A process of multiprocessing would import from the working directory, which may be a folder of untrusted models, and
 run the program's main module again. These processes do neither: they are started in Python's isolated mode, receive
-sys.path from this process, and exit when their standard input is closed, even if this process is killed.
+sys.path from this process, and exit when their standard input is closed. The system closes it
+if this process is killed.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Worker:
     def call(self, function: Callable[[Any], Any], argument: object) -> Any:
         """Call a function of a module in the process. Return its result or raise its exception.
 
-        Raises WorkerLost if the process ends, and FieldValueError for an argument that can't be pickled.
+        Raises WorkerLost if the process ends, and FieldValueError for an argument that can't be pickled or unpickled.
         """
         try:
             data = pickle.dumps((function, argument))
@@ -103,7 +104,8 @@ class Worker:
 class WorkerPool:
     """Workers that share a queue of calls; a context manager.
 
-    size: the maximum number of workers. attempts: how often a call is tried before it raises WorkerLost.
+    size: the maximum number of workers. attempts: the maximum number of times a call is run; if its worker
+    ends each time, the call raises WorkerLost.
     """
 
     def __init__(self, size: int, attempts: int) -> None:
@@ -130,7 +132,7 @@ class WorkerPool:
         return self._threads.submit(self._call, function, argument)
 
     def _call(self, function: Callable[[Any], Any], argument: object) -> Any:
-        """Call a function in a worker. If the worker ends, retry in another worker."""
+        """Call a function in a worker. If the worker ends, retry in another worker, up to the number of attempts."""
         for attempt in range(1, self._attempts + 1):
             worker = self._acquire()
             try:
@@ -168,7 +170,7 @@ class WorkerPool:
 def import_path() -> list[str]:
     """Return sys.path for a worker: the absolute paths in sys.path of this process, without the working directory.
 
-    The folder of onnxwire is appended if it is missing, since it may be the working directory.
+    The folder that contains the package onnxwire is appended if it is missing, since it may be the working directory.
     """
     try:
         working_folder = os.path.realpath(os.curdir)

@@ -119,7 +119,7 @@ cdef Outcome add_numbers(
 
 
 cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t row, const Record* record) noexcept nogil:
-    """Queue a string. Its id is stored a few strings later, when its bucket has been prefetched."""
+    """Queue a string. Its id is stored a few strings later, when its bucket of the hash table has been prefetched."""
     cdef QueuedString* queued = &self.queued[self.n_queued % QUEUE_LENGTH]
     if self.n_queued - self.n_interned == QUEUE_LENGTH and intern_oldest(self):
         return OVER_LIMIT
@@ -659,7 +659,7 @@ cdef class Facts:
 
     @critical_section
     def locate(self, str name, int32_t row):
-        """Return (type and row of the parent, edge and index of the row) for a row; None for the root."""
+        """Return (type of the parent, row of the parent, edge of the row, index of the row); None for the root."""
         cdef Sheet* sheet = self.sheet(name)
         if not 0 <= row < sheet.n:
             raise IndexError(row)

@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
         "--tensor",
         metavar="NAME",
         action="append",
-        help="a tensor to write; * and ? match names of initializers; repeatable",
+        help="a tensor to write; *, ? and [...] match names of initializers; repeatable",
     )
     parser.add_argument(
         "-o",

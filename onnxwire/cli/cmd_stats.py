@@ -179,7 +179,7 @@ def _table(rows: list[Row], paint: Paint, max_width: int | None) -> list[str]:
     if not rows:
         return []
     cells: list[list[str]] = []
-    # On a narrow terminal, many digits and columns of zeros would leave too little space for names.
+    # On a narrow terminal, many digits, and columns of counts that are all 0, would leave too little space for names.
     is_narrow = max_width is not None and max_width < _MIN_WIDE_COLUMNS
     digits = 3 if is_narrow else 6
     for row in rows:

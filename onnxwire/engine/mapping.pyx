@@ -26,7 +26,7 @@ cdef class FileMapping:
     """The first `size` bytes of an open file, mapped for reading, as a read-only buffer. It keeps no descriptor open.
 
     descriptor: the descriptor of a regular file; size: the number of bytes, at least 1. Raises OSError, and ValueError
-    if the file is shorter than `size`.
+    if the file is shorter than `size` or `size` is less than 1.
     """
     cdef uint8_t* start
     cdef Py_ssize_t size
@@ -71,7 +71,7 @@ cdef class FileMapping:
         """Replace the pages of the bytes from start to end by private memory with the same bytes of the file.
 
         Later writes to the file don't change them. Raises OSError if the file can't be read; on Linux, the mapping
-        is then unchanged.
+        is then unchanged. Raises IndexError if the range is empty or outside the mapping, or the mapping is closed.
         """
         cdef int code
         if self.start == NULL or start < 0 or end > self.size or start >= end:

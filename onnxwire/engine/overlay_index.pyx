@@ -25,7 +25,7 @@ cdef extern from "thresholds.h":
         MAX_FULL_PART_OVERLAYS "OW_MAX_FULL_PART_OVERLAYS"
 
 cdef enum:
-    SMALL_PART_BYTES = 1 << 16       # documents with `is_part` and fewer bytes use MAX_FULL_PART_OVERLAYS
+    SMALL_PART_BYTES = 1 << 16       # smaller documents of copied or frozen messages use MAX_FULL_PART_OVERLAYS
 
 
 # --- the map
@@ -93,7 +93,7 @@ cdef class OverlayIndex:
         return self.i < self.leaves[self.leaf].n
 
     cdef void seek_from(self, Py_ssize_t leaf, Py_ssize_t i) noexcept:
-        """Set the position from which the next `seek` starts; it may be outdated."""
+        """Set the position from which the next `seek` starts. No-op if it no longer exists."""
         if leaf < self.n_leaves and i <= self.leaves[leaf].n:
             self.leaf = leaf
             self.i = i
@@ -217,7 +217,7 @@ cdef int register_overlay(Document document, Overlay overlay) except -1:
         parts = <Spans>overlay.parts
         for i in range(1, parts.n):
             index.put(<size_t>parts.items[i].p, <size_t>(parts.items[i].p + parts.items[i].n), NULL)
-    # This is the last step, because releasing a replaced overlay can run other code.
+    # The parts are added before, because releasing a replaced overlay can run other code.
     index.put(<size_t>overlay.start, <size_t>overlay.end, <PyObject*>overlay)
     note_overlay(document, <size_t>overlay.address)
     return 0
@@ -261,13 +261,13 @@ cdef bint register_edit(
     """
     cdef OverlayIndex index
     if document.depth >= MAX_OVERLAY_DEPTH:
-        return False  # making the Overlay, which every read needs, raises the error
+        return False  # the caller then makes an Overlay, which raises the error
     edits = compact_edit(table, start, end, flags, field, slot, owner)
     if edits is None:
         return False
     index = make_index(document)
     count_first_edit(&N_COMPACT)
-    # This is the last step, because releasing a replaced overlay can run other code.
+    # Releasing a replaced overlay can run other code.
     index.put(<size_t>start, <size_t>end, <PyObject*>edits)
     advance_epoch(document, start)
     return True
@@ -276,7 +276,10 @@ cdef bint register_edit(
 cdef bint edit_again(
     Document document, const Table* table, const uint8_t* start, const Field* field, const Slot* slot, PyObject* owner
 ) noexcept:
-    """Set a singular field that was edited before, if the message's edits are compact; return whether it was set."""
+    """Set a field that was edited before; return whether it was set.
+
+    Sets only a singular field outside oneofs, and only if the message's edits are compact.
+    """
     cdef OverlayIndex index = index_of(document)
     cdef Entry* entry
     cdef PyObject* old
@@ -431,7 +434,7 @@ cdef int compact_at(Document document, size_t address) except -1:
     cdef OverlayIndex index = index_of(document)
     cdef Py_ssize_t leaf = index.leaf
     cdef Py_ssize_t i = index.i
-    # Overlays are mostly compacted in the order of their addresses, too.
+    # Overlays are mostly compacted in the order of their addresses, so start at the last compacted overlay.
     index.seek_from(index.compacted_leaf, index.compacted_i)
     if index.seek(address):
         index.compacted_leaf = index.leaf

@@ -68,7 +68,8 @@ static inline int ow_make_accessible(uint8_t *start, size_t size, size_t offset,
     return mprotect(start, size, PROT_READ | PROT_WRITE);
 }
 
-/* Allocate all pages of a range that is about to be written, instead of one per page fault. */
+/* Allocate all pages of a range that is about to be written, instead of one per page fault. No-op below 64 KiB, and on
+ * systems without MADV_POPULATE_WRITE. */
 static inline void ow_populate(uint8_t *start, size_t n) {
 #if defined(MADV_POPULATE_WRITE)
     if (n >= 1 << 16) (void)madvise(start, n, MADV_POPULATE_WRITE);

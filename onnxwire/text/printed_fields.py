@@ -13,7 +13,7 @@ from onnxwire.engine.repeated_span import RepeatedSpan
 
 SMALL_BYTES = 1 << 16  # a message or value of at most this size is read at once
 CHUNK_BYTES = 3 << 14  # longer values are read in chunks: a multiple of 3 for base64, small enough for the caches
-BATCH_NUMBERS = 4096  # numbers that are formatted at a time
+BATCH_NUMBERS = 4096  # maximum count of numbers that are formatted at a time; parsers add values in such batches, too
 
 Format = Callable[[Sequence[Any]], list[str]]
 """A function that converts numbers to their texts."""

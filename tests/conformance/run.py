@@ -35,11 +35,11 @@ def load_descriptors(include: Path, protoc: Path, out: Path) -> FileDescriptorSe
 
 
 def main() -> int:
-    """Run the suite, print its output, and return the exit status."""
+    """Run the suite, print its summary or its output, and return the exit status."""
     import protoc
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runner", help="the command that runs the suite, up to its options")
+    parser.add_argument("--runner", help="the command that runs the suite, without the suite's options")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the complete output of the suite")
     options = parser.parse_args()
     package_folder = Path(protoc.__file__).parent

@@ -1,4 +1,5 @@
-"""Rules of security: operators that run code or load files, unknown operators and versions, settings of runtimes."""
+"""Rules of security: operators that run code or load files, unknown operators and versions, functions with the names of
+operators, settings of runtimes."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from onnxwire.checker.rules.node import Calls
 from onnxwire.checker.small_constants import SmallConstants
 from onnxwire.errors import count_text
 
-# Domains of operators that run code named by the model, whatever the operator.
+# Domains in which every operator is treated as one that runs code that the model names.
 _CODE_DOMAINS = ("org.pytorch.aten", "aten", "org.pytorch", "org.pytorch._caffe2", "trt.plugins", "ai.onnx.contrib.py")
 # Operators that run code, load programs or send data to servers, in any domain.
 _CODE_OPERATORS = (
@@ -37,7 +38,7 @@ def _normalized_name(name: str) -> str:
 _NORMALIZED_CODE_OPERATORS = frozenset(map(_normalized_name, _CODE_OPERATORS))
 # Operators that read or write a file of the machine.
 _FILE_OPERATORS = ("ReadFile", "ImageReader", "LoadImage", "WriteFile", "FileReader", "AudioReader", "LoadFile")
-# Words in the names of attributes that contain the name of a file or an address.
+# Words in the name of an attribute whose value may be the name of a file or an address.
 _FILE_WORDS = ("file", "path", "filename", "library", "lib", "dll", "module", "url", "uri", "plugin", "script")
 # Operators that contain or load a program for a device.
 _COMPILED_OPERATORS = ("EPContext", "TRTEngine", "TRT_Engine", "TensorRTEngine", "NcnnModel", "RknnOp")
@@ -53,7 +54,7 @@ _SETTING = re.compile(
     r"|onnxruntime\.session|.*\b(?:cache|library|plugin|engine|custom_op)[._]?(?:path|dir|file)",
     re.I,
 )
-_MAX_FUTURE_VERSIONS = 8  # number of versions of an operator set after the last known one that are accepted
+_MAX_FUTURE_VERSIONS = 8  # number of versions accepted after the last known version of an operator set
 # Domains that begin like those of ONNX and onnxruntime, after `ascii_skeleton` has replaced letters that look alike.
 _LIKE_ONNX = re.compile(r"(?:ai|al|com|org)?[._-]*(?:onnx(?:runtime|rt)?|ort|microsoft)(?:[._-]|\Z)")
 # The beginning of a path or an address.
@@ -147,7 +148,11 @@ def _contrib_operators() -> frozenset[str]:
 
 @rule("security-code-contrib", "NodeProto.domain")
 def unknown_contrib(facts: Facts) -> Iterator[Finding]:
-    """Yield the first node of each operator of com.microsoft that onnxruntime does not have."""
+    """Yield the first node of each operator of com.microsoft that onnxruntime does not have.
+
+    Yields none of the operators that run code or are compiled programs, which other rules report, and none if
+    `facts.operators` describes com.microsoft.
+    """
     nodes = facts.NodeProto
     user_domains = facts.operators.domain_names if facts.operators is not operators() else ()
     if "com.microsoft" in user_domains:
@@ -219,7 +224,7 @@ def setting(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-code-opset", "OperatorSetIdProto")
 def unknown_opset(facts: Facts) -> Iterator[Finding]:
-    """Yield imports of operator sets of ONNX in versions that do not exist."""
+    """Yield imports of operator sets of ONNX in versions that are too high to exist."""
     entries = facts.OperatorSetIdProto
     for domain in dict.fromkeys(("", *operators().domain_names)):
         steps = operators().steps(domain)

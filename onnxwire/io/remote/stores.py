@@ -49,10 +49,11 @@ _SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "a
 
 
 def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
-    """Return the store of an address's root. Raises SourceError if a library is missing or rejects the options.
+    """Return the store of an address's root.
 
-    The most recently used stores are cached by process, options and environment, because creating one takes longer than
-    reading a small file.
+    The most recently used stores are cached by root, process, options and environment, because creating one takes
+    longer than reading a small file. Raises SourceError for an unknown scheme, or if a library is missing or rejects
+    the options.
     """
     if address.scheme not in _SCHEMES:
         raise SourceError(
@@ -83,7 +84,7 @@ def identity_in_store(address: Address, options: Mapping[str, Any] | None) -> st
     These settings are the options without retry_config, with only the headers and the proxy of client_options; and, for
     the buckets that obstore reads, its environment variables. The password of the address, and secret options, headers
     and variables are omitted: they change, and could be guessed from the hash of the text, which names a cached file.
-    Every load requests the beginning of the file with the current credentials.
+    The server still checks access: every load requests the beginning of the file with the current credentials.
     """
     excluded_names = ("client_options", "retry_config")
     identifying_options = _without_secrets(

@@ -1,4 +1,4 @@
-"""Cases of the security rules of records that readers interpret differently; the text form can't represent them."""
+"""Cases of the security rules for records that readers interpret differently; the text form can't represent them."""
 
 from check_case import Case, model
 from wire import varint
@@ -58,9 +58,9 @@ CASES = {
         _model_with_initializer(field(2, 1) + field(8, b"w")),
         _TENSOR_PATHS,
     ),
-    # The tag of producer_name has two bytes, or one byte.
+    # The tag of producer_name has two bytes in the broken model, and one byte in the valid model.
     "security-wire-tag-length": Case(VALID_BYTES + b"\x92\x00\x01p", VALID_BYTES + b"\x12\x01p"),
-    # The length of producer_name has two bytes, or one byte.
+    # The length of producer_name has two bytes in the broken model, and one byte in the valid model.
     "security-wire-length-length": Case(VALID_BYTES + b"\x12\x81\x00p", VALID_BYTES + b"\x12\x01p"),
     # A number in a packed run of dims has one byte too many.
     "security-wire-number-length": Case(
