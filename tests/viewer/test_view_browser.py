@@ -195,6 +195,11 @@ def test_the_list_of_100_000_nodes_has_the_rows_on_the_screen_only(open_page, tm
     page = open_page(path)
     page.element("#found", "100,000 nodes")
     assert 5 < len(page.elements(".row")) < 60
+    page.driver.execute_script("document.getElementById('list').focus()")
+    page.press(key_code("END"))  # a row that is not loaded is shown when it is
+    page.wait_for_title("relu_99999")
+    page.press(key_code("HOME"))
+    page.wait_for_title("relu_0")
     page.driver.execute_script("document.getElementById('list').scrollTop = 1e9")
     page.click(".row", "relu_99999")
     page.wait_for_title("relu_99999")

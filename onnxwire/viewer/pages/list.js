@@ -19,6 +19,7 @@ export class VirtualList {
     this.total = 0;
     this.activeIndex = -1;
     this.pages = new Map(); // the rows of each loaded page by the index of the page; null while the page is being loaded
+    this.requests = new Map(); // the promise of each page that is being loaded, by the index of the page
     box.addEventListener("scroll", () => this.paint());
     box.addEventListener("keydown", (event) => this.handleKey(event));
     new ResizeObserver(() => this.paint()).observe(box);
@@ -42,12 +43,24 @@ export class VirtualList {
   }
 
   /**
-   * Load a page by its index, and return the server's answer; null if the page is loaded or being loaded already, if the list was
-   * reset, or if loading fails.
+   * Load a page by its index, and return the server's answer; null if the page is loaded already, if the list was reset, or if
+   * loading fails. If the page is being loaded already, wait for it and return null.
    */
   async load(page) {
-    if (this.pages.has(page)) return null;
+    if (this.pages.has(page)) {
+      await this.requests.get(page);
+      return null;
+    }
     this.pages.set(page, null);
+    const request = this.request(page);
+    this.requests.set(page, request);
+    const answer = await request;
+    if (this.requests.get(page) === request) this.requests.delete(page);
+    return answer;
+  }
+
+  /** Request a page, and return the server's answer; null if the list was reset, or if the request fails. */
+  async request(page) {
     const generation = this.generation;
     try {
       const answer = await this.fetch(page * PAGE_ROWS, PAGE_ROWS);
