@@ -72,8 +72,8 @@ cdef struct Comparison:
 cdef bint equal_views(View a, View b) except -1:
     """Compare two messages of one class by value.
 
-    Raises DecodeError for damage or too deep nesting that is found before a difference, and SourceError for a changed
-    file.
+    Raises DecodeError for damage or too deep nesting that is found before a difference, and SourceError for a file
+    that was changed or can't be fetched.
     """
     cdef Comparison comparison
     cdef Encoder encoder = None
