@@ -30,13 +30,13 @@ def delete_outputs(*outputs: Path) -> None:
 
 
 def copy(source: Path, output: Path) -> Callable[[], object]:
-    """Return an operation that copies a file with `cp`."""
+    """Delete the old output; return an operation that copies a file with `cp`."""
     delete_outputs(output)
     return lambda: subprocess.run(["cp", source, output], check=True)
 
 
 def copy_durably(source: Path, output: Path) -> Callable[[], object]:
-    """Return an operation that copies a file with `cp` and waits until the file and its name are on the disk.
+    """Return an operation like `copy` that also waits until the file and its name are on the disk.
 
     `save` waits, too, and `cp` alone does not.
     """
@@ -55,7 +55,8 @@ def rows_compared_with_cp(
 ) -> list[Row]:
     """Return two rows: a file-writing operation compared with `cp` of `source`, and with `cp` followed by fsync.
 
-    operation: its description, with which the titles of the rows begin. The other parameters are those of Row.
+    operation: its description, with which the titles of the rows begin. output: the file that `cp` writes. prepare,
+    ours, fingerprint: as in Row.
     """
     # By title of the row: the name of the other program, and the function that returns its operation.
     baselines = {

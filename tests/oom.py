@@ -78,7 +78,7 @@ class Trials:
             operation.run(state)
             content_after = operation.read_content(state)
         gc.collect()
-        gc.freeze()  # later collections traverse only the objects of the calls
+        gc.freeze()  # later collections traverse only objects that are created from now on
         self.files = sorted(os.listdir(folder))
         self.content_before = operation.read_content(operation.make_state(folder))
         self.content_after = content_after
@@ -144,7 +144,7 @@ def failing_allocations(name: str, stride: int) -> Iterator[int]:
 
 
 def run_trials(failing_memory: Any, operation: oom_operations.Operation, stride: int, burst: int) -> list[str]:
-    """Run all trials of an operation; return the faults."""
+    """Run the trials of an operation, until there are more than five faults; return the faults."""
     faults: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         trials = Trials(failing_memory, operation, folder, burst)

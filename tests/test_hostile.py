@@ -1,4 +1,4 @@
-"""Calls on hostile models use no more memory and instructions than limits in proportion to the size of the model."""
+"""Memory and instructions of calls on hostile models stay below limits that depend on the model's size."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ COUNTED_PAIRS = {
 _TEXT_STEP = 1 if IS_LONG else 4
 _TEXTS = sorted(TEXTS.keys() - {"nothing"})[::_TEXT_STEP]
 _JSONS = sorted(JSONS.keys() - {"nothing"})[::_TEXT_STEP]
-# Arguments of `batch_of`: the kind of the files, the pairs and the sizes.
+# Arguments of `make_tasks`: the kind of the files, the pairs and the sizes.
 BATCHES = [
     ("model", COUNTED_PAIRS, MODEL_SIZES),
     *([("model", DEMANDING_WRITER_PAIRS, (100, 300, 1_500))] if IS_LONG else []),

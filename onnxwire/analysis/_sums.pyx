@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Computes the minimum, maximum, total, number of zeros, and squared distances from the mean, of blocks of numbers.
+"""Computes minimum, maximum, total, number of zeros, and sum of squared distances from the mean, of blocks of numbers.
 
-Implemented as several plain loops over a block that fits the cache, because compilers vectorize each of them.
+Implemented as several plain loops over a block, because compilers vectorize each of them.
 """
 from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -99,7 +99,7 @@ cdef object sum_numbers(const Number* p, Py_ssize_t n):
 def sum_block(const uint8_t[::1] data, str kind):
     """Compute the minimum, the maximum, the number of zeros and the sums of a block of numbers.
 
-    data: the aligned bytes of 1 to 2**20 numbers. kind: the numpy type of the numbers: f4, f8, or i or u followed by 1,
+    data: the aligned bytes of 1 to 2**22 numbers. kind: the numpy type of the numbers: f4, f8, or i or u followed by 1,
     2, 4 or 8.
     Returns the minimum, the maximum, the number of zeros, the total, and the sum of the squared distances from the
     mean. The total of integers is exact. If a float is not finite, the total is not finite, and the other results are

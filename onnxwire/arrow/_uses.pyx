@@ -56,9 +56,9 @@ cdef int leave_scope(Walk walk, TextNames names, Scope* scope, Column* column) e
 cdef int add_uses(Walk walk, TextNames names, Scope* scope, Column* column, const Message* message) except -1:
     """Add a row for each name that a node reads or produces, except empty names.
 
-    slot: the index in the node's input or output. If a nested graph reads a name of an enclosing graph, the row has the
-    enclosing graph, its node whose attribute contains the nested graph, and no slot. The columns of the inner use have
-    the graph, the node and the slot that read the name.
+    The column `slot` has the index in the node's input or output. If a nested graph reads a name of an enclosing graph,
+    the row has the enclosing graph, its node whose attribute contains the nested graph, and no slot. The columns of the
+    inner use have the graph, the node and the slot that read the name.
     """
     cdef int64_t node = walk.path[walk.depth - 1].index
     cdef Scope* definer

@@ -93,8 +93,9 @@ def measure_numbers(Facts facts, str name, str field, const uint8_t[::1] is_sele
     """Return the count, minimum, maximum and last value of a varint field.
 
     Returns two buffers. The first has four columns of int64, one after the other: the count, -1 if the elements were
-    not counted; the minimum, maximum and last one of the scanned values, 0 if there are none. Values of uint64 are
-    reinterpreted as int64. The second buffer is a column of bool: whether the field has values and all were scanned.
+    not counted; the minimum, maximum and last one of the scanned values, 0 if there are none. Values of types other
+    than int32 are compared as uint64, and returned as the int64 with the same bits. The second buffer is a column of
+    bool: whether the field has values and all were scanned.
     """
     cdef Sheet* sheet = facts.sheet(name)
     cdef uint32_t slot = payload_slot(facts, sheet, field)

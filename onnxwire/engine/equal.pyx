@@ -72,8 +72,8 @@ cdef struct Comparison:
 cdef bint equal_views(View a, View b) except -1:
     """Compare two messages of one class by value.
 
-    Raises DecodeError for damage or too deep nesting that is found before a difference, and SourceError for a changed
-    file.
+    Raises DecodeError for damage or too deep nesting that is found before a difference, and SourceError for a file
+    that was changed or can't be fetched.
     """
     cdef Comparison comparison
     cdef Encoder encoder = None
@@ -229,7 +229,7 @@ cdef Overlay locate_message(
 
 
 cdef int load_slots(Comparison* comparison, Side* side, int index) except -1:
-    """Set the slots and the flags of a message that `locate_message` found; index: the index of the buffer for them."""
+    """Set slots, owners and flags of a message that `locate_message` found; index: the index of the buffer for them."""
     cdef Content* content = &side.content
     cdef const Table* table = content.table
     # The memory for `expand_edits`, and at least one byte.
@@ -423,7 +423,7 @@ cdef uint64_t start_elements(ElementCursor* cursor, const Side* side, const Fiel
 
 
 cdef inline bint next_element(ElementCursor* cursor, const Field* field, Element* element) noexcept:
-    """Read the next element, which must exist; returns False if its record is missing or damaged."""
+    """Read the next element counted by `start_elements`; returns False if its record is missing or damaged."""
     cdef const uint8_t* p = cursor.cursor.p
     cdef uint64_t n = 0
     cdef Record record

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The encoding of a short edited message as a list of byte ranges.
 
-Programs edit many small messages, such as the name of each node. `emit_records` (`encode.pyx`) reads the records of
+Programs edit many small messages, for example to rename each node. `emit_records` (`encode.pyx`) reads the records of
 each twice, and measures before it writes: 2,200 instructions for a node. Here the records are read once.
 Messages with unknown fields, long values, parts, many records, changed packed numbers, or values in other files are
 left to `emit_records`, which puts fields in the same order.

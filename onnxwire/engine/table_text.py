@@ -236,7 +236,7 @@ def _parse_field_row(cells: dict[str, str], line: int) -> FieldRow:
         raise ValueError(f"field number {number} is not in 1..{MAX_FIELD_NUMBER}")
     repeated, packed = cells["label"] == "repeated", cells["packed"] == "packed"
     if packed and (not repeated or kind in ("string", "bytes", "message")):
-        raise ValueError(f"field {name} can't be packed: only repeated numbers can")
+        raise ValueError(f"field {name} can't be packed: only repeated numbers, bools and enums can")
     if cells["oneof"] and repeated:
         raise ValueError(f"field {name} is repeated and can't be in a oneof")
     oneof, since, doc = cells["oneof"], _parse_version(cells["since"]), cells["doc"]

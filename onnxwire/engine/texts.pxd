@@ -21,8 +21,8 @@ cdef enum:
 
 
 cdef struct Text:
-    # An entry of the cache: a string, its length, and its first and last eight bytes, which may overlap. The bytes of a
-    # shorter string are all in `low`.
+    # An entry of the cache: a string, its number of bytes, and its first and last eight bytes, which may overlap. The
+    # bytes of a string of fewer than eight bytes are all in `low`.
     uint64_t low
     uint64_t high
     uint64_t n

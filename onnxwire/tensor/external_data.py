@@ -78,9 +78,9 @@ def locations_of(tensor: TensorFields) -> list[str]:
 def locate_payload(tensor: TensorFields, files: Files | None) -> tuple[ExternalFile, int, int]:
     """Return the file that contains an EXTERNAL tensor's data, and the data's offset and length in bytes.
 
-    files: the external files of the tensor's document. No data is read. Raises ExternalDataError for a reference that
-    is invalid, not allowed, or runs past the end of the file, SourceError for a file that can't be opened; both name
-    the tensor.
+    files: the external files of the tensor's document, or None if they can't be read. No data is read. Raises
+    ExternalDataError if `files` is None, and for a reference that is invalid, not allowed, or runs past the end of the
+    file; SourceError for a file that can't be opened. Both name the tensor.
     """
     reference = reference_of(tensor)
     if files is None:

@@ -1,7 +1,7 @@
 """The kinds of changes that the page can make, most of them by public functions of `transforms` and `bridges`.
 
-A function for a kind returns a Change, which makes the described change when it is applied. EditErrors about the
-message are raised at that time.
+A function for a kind returns a Change, which makes the described change when it is applied. Errors about the message
+are raised at that time.
 """
 
 from __future__ import annotations
