@@ -108,7 +108,10 @@ def worker_environment() -> dict[str, str]:
 
 
 def run_worker(benchmark: str, index: int, side: str) -> dict[str, Any]:
-    """Run `worker.main` in a new interpreter and return its report. side: "ours", "official" or "prepare"."""
+    """Run `worker.main` in a new interpreter and return its report. Raises WorkerError if it fails.
+
+    side: "ours", "official" or "prepare".
+    """
     command = [sys.executable, "-c", WORKER_PROGRAM, benchmark, str(index), side]
     process = subprocess.run(command, cwd=REPOSITORY_ROOT, env=worker_environment(), capture_output=True, text=True)
     if process.returncode:

@@ -1,4 +1,5 @@
-/* Divide one long computation in C among threads. It uses no Python object and ends before the call returns.
+/* Divide one long computation in C, which uses no Python objects, among threads. All threads except the caller's end
+ * before `ow_in_parallel` returns.
  *
  * Threads are started for each call, which takes about 50 microseconds, so they are used for megabytes only. There is
  * no thread pool: a child of fork() would lack its threads, and the exit of the process would wait for them. The caller

@@ -53,8 +53,8 @@ def stop_driver(driver):
     driver.quit()
 
 
-# Sets `elements` to all elements that match a selector, and `texts` to their texts ("" for hidden elements). WebDriver
-# would run a script of 50 kB for each element.
+# Sets `elements` to all elements that match a selector, and `texts` to their texts ("" for hidden elements). To read
+# one text, WebDriver itself would run a script of 50 kB.
 VISIBLE_TEXTS = """
 const elements = [...document.querySelectorAll(arguments[0])];
 const texts = elements.map((element) =>
@@ -136,7 +136,7 @@ class Page:
         return self.wait(lambda: self.driver.execute_script(VISIBLE_TEXTS + "return texts", selector))
 
     def wait_for_title(self, text):
-        """Wait until a heading of the details, which is an operator or a name, equals the text."""
+        """Wait until a heading of the details equals the text."""
         return self.wait(lambda: text in self.texts("#details .head > *"))
 
     def press(self, *keys):

@@ -307,7 +307,7 @@ class ProgramGenerator:
         return text
 
     def draw_reading_line(self) -> str:
-        """Draw a line that changes nothing."""
+        """Draw a line that edits nothing."""
         variable = self.rng.choice(self.variables)
         name = variable.name
         if variable.kind == "message":

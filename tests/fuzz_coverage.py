@@ -134,7 +134,8 @@ def run_fuzzer(name: str, arguments: list[str]) -> int:
 def print_reached_lines(new_inputs: Path | None) -> int:
     """Print the number of lines of each module, and the share of them that the seeds and the corpora reach.
 
-    new_inputs: a folder with a folder of inputs for each target. Inputs that reach further lines are copied to CORPUS.
+    new_inputs: a folder with a folder of inputs for each target. Inputs of at most MAX_KEPT_INPUT_BYTES
+    that reach further lines are copied to CORPUS.
     """
     from fuzz_targets import TARGETS, run, seeds
 

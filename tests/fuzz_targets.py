@@ -162,7 +162,7 @@ def schema(data: bytes) -> None:
 
 
 def check(data: bytes) -> None:
-    """Check a model, print the problems, and rename a value."""
+    """Check a model, format the problems, and rename a value."""
     with contextlib.suppress(onnxwire.DecodeError):
         for problem in onnxwire.check(data):
             str(problem)

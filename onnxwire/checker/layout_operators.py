@@ -43,7 +43,7 @@ def _flatten(call: Call) -> Value | None:
 
 
 def _global_pool(call: Call) -> Value | None:
-    """Return the size of a pool over all axes of an image."""
+    """Return the size of a pool over all axes except the first two."""
     first_input = _first_input_and_shape(call)
     if first_input is None or len(first_input[1]) < 2:
         return None
@@ -52,7 +52,7 @@ def _global_pool(call: Call) -> Value | None:
 
 
 def _depth_or_space(call: Call) -> Value | None:
-    """Return the size of DepthToSpace and SpaceToDepth, which have as many elements as their input."""
+    """Return the size of DepthToSpace or SpaceToDepth."""
     first_input = _first_input_and_shape(call)
     block = call.int("blocksize", 1)
     if first_input is None or len(first_input[1]) != 4 or block < 1:

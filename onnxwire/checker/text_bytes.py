@@ -42,7 +42,8 @@ class TextBytes:
     def hashes(self, ids: Rows, translation: bytes, n: int) -> Rows:
         """Return a 64-bit number for each of some strings of at most n bytes, by its bytes after a translation.
 
-        Equal strings have equal numbers, and others rarely have. translation: the new value of each of the 256 bytes.
+        Strings with equal translations have equal numbers, and others rarely have. translation: the new value of each
+        of the 256 bytes.
         """
         result = np.zeros(len(ids), np.uint64)
         table = np.frombuffer(translation, np.uint8)

@@ -78,7 +78,7 @@ def add_parser(commands: Any) -> None:
     add(
         "--baseline",
         metavar="TRUSTED",
-        help="omit problems that this model has too, at the corresponding element, even if its name differs",
+        help="omit problems that TRUSTED has too, at the corresponding element, even if its name differs",
     )
     add(
         "--fail-on",

@@ -18,9 +18,9 @@ from onnxwire.transforms.dimensions import DimensionChanges, change_dimensions
 _DESCRIPTION = """\
 List the inputs and outputs with their shapes, or change dimensions. A dimension variable is replaced everywhere in the
 graph and its subgraphs. If the old dimension is a number or unknown, the onnx package infers the shapes of all other
-values again. Warnings list parts that remain unchanged: constant shapes that contain the old size, as in Reshape, and
-subgraphs that use the variable's name for another dimension. They also list values whose shapes become unknown. Large
-weights are not read.
+values again, except with --no-infer. Warnings list parts that remain unchanged: constant shapes that contain the old
+size, as in Reshape, and subgraphs that use the variable's name for another dimension. They also list values whose
+shapes become unknown. Large weights are not read.
 """
 _EXAMPLES = """\
 examples:
@@ -87,7 +87,7 @@ def _split_pairs(texts: list[str]) -> dict[str, str]:
 
 
 def _shape_lines(model: ModelProto) -> list[str]:
-    """Format the inputs and outputs of the graph, except initializers, with their shapes."""
+    """Format the outputs of the graph, and its inputs except initializers, with their shapes."""
     initializer_names = {tensor.name for tensor in model.graph.initializer}
     rows = [
         [kind, safe_text(value.name), safe_text(describe_type(value.type))]
@@ -99,7 +99,7 @@ def _shape_lines(model: ModelProto) -> list[str]:
 
 
 def _print_changes(changes: DimensionChanges, is_verbose: bool) -> None:
-    """Print on stderr which parts remain unchanged or become unknown; if verbose, also the number of changes."""
+    """Print the warnings on stderr; if verbose, also the number of changes."""
     lines = [f"changed {count_text(changes.count, 'dimension')}"] if is_verbose else []
     for names, fact in (
         (changes.constants, "constant shapes contain the old size"),

@@ -27,7 +27,10 @@ ONNXWIRE_DROPIN=1, so they use these classes too."""
 
 
 def main(arguments: list[str]) -> None:
-    """Run the program that the arguments name. Print the usage for -h; exit with status 2 if no program is named."""
+    """Run the program that the arguments name.
+
+    Print the usage for -h and without arguments; exit with status 2 if no program is named.
+    """
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, file=sys.stdout if arguments else sys.stderr)
         sys.exit(0 if arguments else 2)
@@ -105,7 +108,7 @@ def _restart_python(options: list[str], arguments: list[str]) -> None:
 
 
 def _insert_in_path(folder: str) -> None:
-    """Insert a folder first in sys.path, unless python does not do so either (option -P)."""
+    """Insert a folder first in sys.path, unless sys.flags.safe_path is set."""
     if not sys.flags.safe_path:
         sys.path.insert(0, folder)
 

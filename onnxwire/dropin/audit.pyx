@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=False
 """An audit hook that runs before Python opens a file for writing, or truncates a file.
 
-Implemented in C, because Python calls audit hooks for every event, including each call of `id`.
+Compiled, because Python calls audit hooks for every event, including each call of `id`.
 """
 import os
 from libc.string cimport strcmp

@@ -113,7 +113,7 @@ cdef inline uint32_t count_touched(Overlay overlay) noexcept:
 
 
 cdef inline bint needs_entry(Overlay overlay, uint32_t i, bint has_all) noexcept:
-    """Return whether the state of a field must be stored; has_all: even if a scan of the bytes finds the state."""
+    """Return whether the state of a field must be stored; has_all: whether unedited fields may need an entry, too."""
     if overlay.touched[i]:
         return True
     return has_all and (overlay.slots[i].p != NULL or overlay.clears != NULL and overlay.clears[i] != 0)

@@ -479,7 +479,7 @@ cdef class RepeatedSpan(Repeated):
     def add(self, **fields):
         """Add a new message at the end and return it.
 
-        fields: as for the constructor of the message.
+        fields: as for the constructor of the message. Raises AttributeError for a field of strings or bytes.
         """
         cdef Elements elements
         cdef Elements _removed_overlays = None
@@ -556,7 +556,7 @@ cdef Elements convert_values(View message, Field* field, values):
             fork = owner
             last = p + n
     if encoded:
-        # Add a separator byte: otherwise an empty message at the end would have the address of the next message.
+        # Separate the messages by a byte: an empty message at the end of one would else have the next one's address.
         locate_encoded(incoming, part_of_bytes(b"\0".join(encoded), None, depth + 1, source_document))
     return incoming
 

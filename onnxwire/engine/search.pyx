@@ -62,7 +62,7 @@ cdef class Level:
 
 @cython.final
 cdef class Paths:
-    """The paths of a search by number, in 16 bytes per path, independent of depth."""
+    """The numbered paths of a search. A path takes 16 bytes, at any depth."""
 
     def __cinit__(self):
         self.parent = -1
@@ -173,7 +173,7 @@ cdef class Search:
         return (self.number if self.paths is not None else self.path_text), view
 
     cdef View next_result(self):
-        """Return the next message, or None at the end. Sets `number` with `paths`, else `path_text`."""
+        """Return the next result, or None at the end. Sets `number` with `paths`, else `path_text`."""
         cdef Level level
         cdef View view
         cdef bint is_result
@@ -242,8 +242,8 @@ cdef class Search:
     cdef int skip_clear(self, Level level) except -1:
         """Skip the next elements whose bytes contain no result, without making views of them.
 
-        The bytes in which a scan found none (the clear bytes), and the record that ended the scan, are stored, so that
-        elements of a scanned message are not scanned again.
+        The bytes in which a scan found no result (the clear bytes), and the record that ended the scan, are stored, so
+        that elements of a scanned message are not scanned again.
         """
         cdef SpanIterator iterator = level.elements
         cdef RepeatedSpan sequence = iterator.sequence
@@ -252,7 +252,7 @@ cdef class Search:
         cdef Pair edited
         cdef const uint8_t* end
         cdef const uint8_t* unedited_to
-        if sequence is None or len(self.levels) > MAX_DEPTH:  # entering the next element raises
+        if sequence is None or len(self.levels) > MAX_DEPTH:  # at this depth, entering the next element raises
             return 0
         table = sequence.field.sub
         if self.marks_of(table) & IS_TARGET or N_PARTIAL and memory_of(level.view.start) is not None:

@@ -1,4 +1,4 @@
-"""Update digests with tensors' payloads. Payloads in files and on servers are read in chunks."""
+"""Update digests with tensors' payloads. External data is read in chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxwire.messages import TensorProto
 
 _CHUNK_BYTES = 1 << 22
-_MAX_SMALL_BYTES = 1 << 12  # raw_data of up to this size is read as an attribute of the message
+_MAX_SMALL_BYTES = 1 << 12  # raw_data of up to this size is read without a Storage
 _INLINE_TENSOR_FIELDS = frozenset({"dims", "data_type", "name", "doc_string", "metadata_props", "raw_data"})
 """A tensor that has only fields of this set has no stored elements, or has its elements in raw_data."""
 

@@ -33,7 +33,7 @@ def open_page(driver):
 
 @pytest.fixture(scope="module")
 def digits_page(driver):
-    """Open the page of one server, which serves all tests that read this model."""
+    """Open the page of DIGITS on a server that all tests with the fixture `page` share."""
     with serving(DIGITS, "--no-browser") as process:
         yield Page(driver, process)
         assert end(process)[1] == 0
@@ -41,7 +41,7 @@ def digits_page(driver):
 
 @pytest.fixture
 def page(digits_page):
-    """Return the page in its initial state; assert afterwards that the browser logged no error."""
+    """Return the page in its initial state; assert afterwards that the browser logged no error or warning."""
     digits_page.reopen()
     yield digits_page
     errors = [entry for entry in digits_page.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]

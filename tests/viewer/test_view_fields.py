@@ -1,4 +1,4 @@
-"""The fields of any message as rows, with offsets, and values as texts that `set` accepts."""
+"""The fields of any message as rows, with offsets, and values as texts. `set` accepts all except hexadecimal texts."""
 
 from __future__ import annotations
 

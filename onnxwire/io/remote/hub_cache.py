@@ -77,7 +77,10 @@ def open_cached(file: HubFile, commit: str) -> int | None:
 
 
 def _open(file: HubFile, name: str) -> int | None:
-    """Open a file by its path in the repository's folder. Return None if it is absent or not in the folder."""
+    """Open a file by its path in the repository's folder. Return None if it can't be opened or is not in the folder.
+
+    Raises OSError if too many files are open.
+    """
     folder = _folder_of(file)
     if not os.path.isdir(folder):
         return None
