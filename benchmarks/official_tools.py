@@ -20,7 +20,7 @@ def prepare_large_model() -> None:
     def write(path: Path) -> None:
         data = list_initializers.PATH.read_bytes()
         # The second record of the graph (tag 0x3a) has one initializer (tag 0x2a): dims [1 << 30], data_type FLOAT, the
-        # name hole and raw_data, of which only the length is written. Readers merge both records.
+        # name "hole", and raw_data, of which only the length is written. Readers merge both records.
         size = 4 << 30
         tensor_start = b"\x08" + encode_varint(size // 4) + b"\x10\x01\x42\x04hole\x4a" + encode_varint(size)
         graph_start = b"\x2a" + encode_varint(len(tensor_start) + size) + tensor_start
@@ -53,7 +53,10 @@ def summary(model: Any) -> list[Any]:
 
 
 def ours_of(name: str, path: Path, *arguments: object) -> Callable[[], Callable[[], object]]:
-    """Return a side that loads a file and calls the function `name` of onnxwire with the model and the arguments."""
+    """Return a side of a row (`Row`). Its operation loads a file and calls the function `name` of onnxwire.
+
+    The function gets the model and the arguments.
+    """
 
     def side() -> Callable[[], object]:
         import onnx.shape_inference
@@ -68,7 +71,10 @@ def ours_of(name: str, path: Path, *arguments: object) -> Callable[[], Callable[
 
 
 def official_of(name: str, *arguments: object) -> Callable[[], Callable[[], object]]:
-    """Return a side that loads the model of 1 GiB and calls the function `name` of onnx with it and the arguments."""
+    """Return a side of a row (`Row`). Its operation loads the model of 1 GiB and calls the function `name` of onnx.
+
+    The function gets the model and the arguments.
+    """
 
     def side() -> Callable[[], object]:
         import onnx

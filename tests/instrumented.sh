@@ -15,7 +15,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 target=$root/build/$kind
 mkdir -p "$target"
 find "$target" -type f ! -name '*.so' ! -name '*.c' ! -path '*/build/*' -delete
-(cd "$root" && tar cf - --exclude='*.so' --exclude='onnxwire/*.c' onnxwire schema tests examples docs setup.py pyproject.toml \
+(cd "$root" && tar cf - --exclude='*.so' --exclude='onnxwire/*.c' onnxwire schema tests examples docs tools setup.py pyproject.toml \
     README.md CHANGELOG.md CONTRIBUTING.md DESIGN.md LICENSE) | (cd "$target" && tar xf -)
 cd "$target"
 preload=

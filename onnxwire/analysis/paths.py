@@ -6,7 +6,7 @@
     node:/layers.0/MatMul           a node by its name, or by a value that it produces, in any graph
     tensor:w0  input:x  output:y  value:v  function:f
     tensor:w0[0:4,:8]               elements of a tensor, by numpy's basic indexing
-    node:"a.b[0]".op_type           a name in quotes; without quotes, the longest existing name is used
+    node:"a.b[0]".op_type           a name in quotes; without quotes, the longest name of the stage that finds one
 
 The path "" is the message itself.
 """
@@ -58,7 +58,8 @@ class Resolved:
 
     @property
     def is_set(self) -> bool:
-        """Whether the value is not the default of an absent field; True for repeated fields and their elements."""
+        """Whether the value is not the default of an absent field; True for the root, repeated fields and
+        their elements."""
         if self.parent is None or self.field is None or self.field.is_repeated:
             return True
         return self.parent.HasField(self.field.name)
@@ -100,7 +101,7 @@ def _error(root: Message, path: str, reason: str) -> PathError:
 
 
 def _raise_if_name(root: Message, path: str, resolved: Resolved) -> None:
-    """Raise PathError with the kinds to write before the path, if the path is a name."""
+    """Raise PathError with the kinds to write before the path, if the path begins with a name."""
     if resolved.path:
         return
     kinds = []
@@ -269,7 +270,7 @@ def ambiguous_name_error(root: Message, path: str, name: str, paths: list[str]) 
 # --- Lookup by name.
 
 Named = tuple[str, Any, list[str]]
-"""A path, the message at it, and the message's names."""
+"""A path, the message or string at it, and its names."""
 _SearchStages = list[Callable[[], Iterator[Named]]]
 """Functions that yield the messages to search for a name.
 
@@ -280,13 +281,15 @@ A function is called only if the functions before it yield no message of this na
 def _resolve_name(root: Message, kind: str, text: str, path: str) -> tuple[Resolved, str]:
     """Find the message whose name is at the start of a text; return the message and the text after the name.
 
-    The main graph is searched first. A message of the same name in another graph can only be addressed by its path.
+    The main graph is searched first. A message of the same name in another graph can only be addressed by its path, and
+    one whose name begins with a name of the main graph, a dot and more only by its path or in quotes.
     """
     if text.startswith('"'):
         name, end = _parse_quoted(root, path, text, 0)
         ends = {name: end}
     else:
-        # A name can contain dots and brackets, so every prefix can be the name; the longest existing prefix is used.
+        # A name can contain dots and brackets, so every prefix can be the name. The first search stage that finds any
+        # prefix determines it: the longest of those that it finds.
         # `ends` maps each prefix that may be the name to its end.
         ends = {text[:end]: end for end in [*(match.start() for match in re.finditer(r"[.\[]", text)), len(text)]}
         ends.pop("", None)

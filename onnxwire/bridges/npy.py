@@ -118,7 +118,8 @@ def to_npz(
 def npz_name(name: str) -> str:
     """Return the key of a tensor in an .npz file. With .npy appended, it is the name of a file in the zip.
 
-    The file is always inside the folder to which the zip is extracted, and different tensor names have different keys.
+    The file is always inside the folder to which the zip is extracted, and different names of tensors in a file have
+    different keys.
     These characters are percent-escaped: `%`, unprintable characters, backslashes, bytes that are not valid UTF-8, a
     slash at the start or after another slash, the parts `.` and `..`, the colon of a drive, the dot of a trailing .npy,
     and trailing dots and spaces of a folder. `urllib.parse.unquote(key, errors="surrogateescape")` restores the

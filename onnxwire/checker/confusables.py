@@ -51,6 +51,6 @@ def ascii_skeleton(text: str) -> str:
 
 
 def has_mixed_scripts(text: str) -> bool:
-    """Return whether a text has letters of ASCII, and other letters that look like them."""
+    """Return whether a text has letters of ASCII and letters of `_TABLE`; compatibility forms are not counted."""
     has_ascii = any("a" <= letter <= "z" or "A" <= letter <= "Z" for letter in text)
     return has_ascii and any(ord(letter) in _TABLE and letter.isalpha() for letter in text)

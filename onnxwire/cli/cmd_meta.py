@@ -14,7 +14,8 @@ from onnxwire.io.load import load
 from onnxwire.messages import GraphProto, ModelProto
 
 _DESCRIPTION = """\
-List the metadata of a model (metadata_props), print single values, set or remove entries. Without -o or -i no file is
+List the metadata of a model (metadata_props), print single values, set or remove entries. Of entries with the same
+key, the last is shown. Without -o or -i no file is
 written, and the exit status is 1 if a KEY does not exist, or if there are no entries.
 """
 _EXAMPLES = """\

@@ -2,9 +2,9 @@
 """Copies of the bytes that follow long values of a mapped file: the headers of tensors.
 
 A header that is read in the mapping takes a page fault, a page table of its own, and a call of madvise that prevents
-the mapping of the values around it: 6 to 9 µs. Reading it from the file into dense memory takes 1 µs. Views, slots and
-spans consist of addresses in the mapping. A reader of headers looks up the copy of an address, and the readers that
-do not know of copies read the same bytes in the mapping.
+the mapping of the values around it: 6 to 9 µs. Reading it from the file into dense memory takes 1 µs. The addresses in
+views, slots and spans are those of the mapping. A reader of headers looks up the copy of an address, and the readers
+that do not know of copies read the same bytes in the mapping.
 """
 from libc.string cimport memmove
 
@@ -61,8 +61,8 @@ cdef uint8_t* unused_memory(HeaderCopies* self) noexcept nogil:
 cdef const Copy* make_copy(HeaderCopies* self, const uint8_t* p, OwHeaders* headers) noexcept nogil:
     """Copy the header at an address. If it is not in the page cache, also request the headers that probably follow.
 
-    headers: the headers that the walk jumped to. Before the first of successive calls, between which no other code can
-    run, the caller sets `is_checked` to False. Returns a copy as `head_copy` does; NULL if it can't be made.
+    headers: the headers that the walk jumped to. The caller sets `self.is_checked` to False if other code may have run
+    since the last call. Returns a copy as `head_copy` does; NULL if it can't be made.
     """
     cdef size_t before = min(<size_t>(p - self.start), <size_t>COPIED_BEFORE_BYTES)
     cdef size_t n = min(<size_t>(self.end - p) + before, <size_t>COPY_BYTES)

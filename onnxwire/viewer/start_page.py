@@ -162,7 +162,7 @@ class StartPage:
         return id
 
     def _list_folder(self) -> list[dict[str, Any]]:
-        """Return name and bytes of the files of the folder whose names end in .onnx or .pb, the last modified first.
+        """Return the name and the size in bytes of each .onnx and .pb file of the folder, the last modified first.
 
         At most 100 files are listed, from the first 10,000 entries of the folder.
         """

@@ -1,7 +1,7 @@
 /* The function that libFuzzer calls to test onnxwire.h: `make fuzz-c`.
 
-   Each input is read as a ModelProto and as a message that its last byte selects: in memory and through a window, in one
-   pass and with ow_scan. The reads in memory and through a window must give the same values, or the same error at the
+   Each input is read as a ModelProto and as a message that its last byte selects: in memory and through a window, with
+   ow_next_field ("in one pass") and with ow_scan. The reads in memory and through a window must give the same values, or the same error at the
    same offset, and so must ow_read_tensor. If a read in one pass succeeds, ow_scan must give the same values. Besides,
    the input is read through a function that sometimes changes a byte and fails after some 2,000 calls; the result of that
    read is not checked. */
@@ -62,7 +62,8 @@ static void read_tensors_and_paths(const ow_message *message, uint64_t *digest) 
     }
 }
 
-/* Reads a message. window: see `events`. is_one_pass: see `write_events`. */
+/* Reads a message. window: the size of the buffer through which the bytes are read; 0: in memory. is_one_pass: with
+   ow_next_field, else with ow_scan. */
 static outcome read_all(const uint8_t *data, size_t size, int table, size_t window, int is_one_pass) {
     outcome result = {{NULL, 0, 0}, {OW_OK, 0}};
     ow_source source;

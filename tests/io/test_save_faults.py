@@ -447,7 +447,7 @@ def test_a_source_that_fails_while_it_is_copied_is_not_a_fault_of_the_target(old
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 2000), (0, MIB), (1, 20 * MIB)])
-def test_a_source_that_is_cut_while_it_is_copied_is_reported(
+def test_a_source_that_ends_before_the_end_of_a_copied_range_is_reported(
     old_path: Path, creation: str, start: int, end: int
 ) -> None:
     with tempfile.TemporaryFile() as source:

@@ -186,10 +186,11 @@ def _device_counts(facts: Facts) -> Rows:
 
 
 def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
-    """Return the known shapes of values that nodes use: (ranks, first dims, sizes).
+    """Return the known shapes of the values names[i], as seen from the nodes nodes[i]: (ranks, first dims, sizes).
 
-    ranks: the rank of each value, -1 if unknown. first dims: the index in `sizes` of the first dim. sizes: all sizes of
-    the document, -1 if unknown. The description of a value is in the graph or function that defines it.
+    ranks: the rank of each value, -1 if unknown. first dims: the index in `sizes` of the first dim. sizes: the dims
+    of all shapes and tensors of the document, -1 for an unknown dim. The description of a value is in the graph or
+    function that defines it.
     """
     ranks_of_names, first_dims = np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int64)
     if not len(nodes):

@@ -68,7 +68,7 @@ class Schedule:
             if index is None:
                 return None
             if index >= self._next_index:
-                self._cancel_requests()  # the ranges before this one were skipped
+                self._cancel_requests()  # of ranges before this one, if any were skipped
                 self._next_index = index
                 self._request()
             future = self._running.pop(index, None)

@@ -160,7 +160,7 @@ attack = declare("unknown-domain", "code",
     "An operator or its domain is undocumented: a library that is loaded at run time decides its effect.", "CWE-829",
     "runtimes with custom operator libraries")
 for case_name, domain, description in (
-    ("plain", "com.example.private", "A domain without a known signature."),
+    ("plain", "com.example.private", "A private domain, whose operators are undocumented."),
     ("nvidia", "nvinfer1", "A domain of plugins."),
     ("empty-looking", " ", "The domain is a space."),
     ("versioned", "com.microsoft.v2", "A domain that extends a known name."),

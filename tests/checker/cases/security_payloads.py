@@ -1,4 +1,4 @@
-"""Cases of the security rules of programs inside a model."""
+"""Cases of the rules `security-payload-*`: programs and other hidden data inside a model."""
 
 from cases.security_wire import VALID_BYTES, field
 from check_case import Case, model, node
