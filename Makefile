@@ -119,10 +119,7 @@ dropin: $(VENV)/compiled $(VENV)/test_packages  ## run the tests of onnx and of 
 
 sanitize: $(VENV)/compiled $(VENV)/test_packages  ## build with ASan and UBSan in build/sanitize, and run most tests on that build
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python -m pytest --capture=sys \
-	    -k "not typing and not listing_the_tensors and not catalog and not missing_compiler and not test_hostile \
-	    and not 4_gib and not 100_equal_layers and not needs_less_than and not gigabyte_is_not_read \
-	    and not number_of_written_bytes and not cache_stores_files and not cache_on_the_disk and not cache_evicts \
-	    and not fault_at_each_request" tests
+	    -m 'not normal_build' -k 'not typing and not listing_the_tensors and not catalog and not missing_compiler' tests
 
 oom: $(VENV)/compiled $(VENV)/test_packages  ## make each allocation of each operation fail once, on the build of `make sanitize`
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python tests/oom.py

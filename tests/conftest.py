@@ -23,8 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark `long`, select the short or the long run, and set a default of xdist."""
+    """Register the marks, select the short or the long run, and set a default of xdist."""
     config.addinivalue_line("markers", "long: a test that takes more than a few seconds; run with --long")
+    config.addinivalue_line("markers", "normal_build: a test that fails with the memory or limits of `make sanitize`")
     if config.getoption("--long"):
         missing_packages = [name for name in LONG_PACKAGES if not find_spec(name)]
         if missing_packages:

@@ -17,7 +17,10 @@ from hostile_models import JSONS, MODELS, TEXTS
 from onnxwire.analysis.statistics import MAX_PATH_CHARS, MAX_TENSORS
 from onnxwire.checker.limits import MAX_CHANGES, MAX_PROBLEMS_PER_RULE, MAX_READ_BYTES, MAX_TOTAL_READ_BYTES
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc"),
+    pytest.mark.normal_build,
+]
 
 _FILE_BYTES = 20_000  # `make hostile` tries files of a hundred times the size
 # With --long, every 18th pair of a model and a call is tested, otherwise every 72nd; `make hostile` tests all pairs.

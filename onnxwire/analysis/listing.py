@@ -7,7 +7,8 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from fnmatch import translate
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from onnxwire.analysis.describe import describe_type
@@ -129,24 +130,15 @@ def name_matcher(pattern: str, is_regex: bool = False) -> Callable[[str], bool]:
     pattern: a shell pattern for the whole name if it contains *, ? or [, else a substring of the name; with is_regex a
     regular expression for a part of the name. Raises PathError for an invalid regular expression.
     """
-    if not is_regex and not re.search(r"[*?[]", pattern):
+    if not is_regex:
+        if re.search(r"[*?[]", pattern):
+            return partial(fnmatchcase, pat=pattern)
         return lambda name: pattern in name
     try:
-        return _search_for(pattern) if is_regex else _shell_matcher(pattern)
+        search = re.compile(pattern).search
     except re.error as error:
         raise PathError(f"{error}; this is not a regular expression", pattern) from None
-
-
-def _search_for(pattern: str) -> Callable[[str], bool]:
-    """Return a function that tests whether a regular expression occurs in a name."""
-    search = re.compile(pattern).search
     return lambda name: search(name) is not None
-
-
-def _shell_matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a function that tests whether a shell pattern matches a whole name; upper and lower case differ."""
-    fullmatch = re.compile(translate(pattern)).fullmatch
-    return lambda name: fullmatch(name) is not None
 
 
 def filter_key(text: str) -> str:
@@ -180,7 +172,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
         matches_value = name_matcher(value, True)
     else:
         # Brackets are literal, unlike in other shell patterns, so that a shape can be written.
-        matches_value = _shell_matcher(value.replace(" ", "").replace("[", "[[]"))
+        matches_value = partial(fnmatchcase, pat=value.replace(" ", "").replace("[", "[[]"))
 
     def cell_of(row: Row) -> Any:
         """Return the value of the condition's key."""

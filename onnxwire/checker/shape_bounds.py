@@ -633,7 +633,7 @@ class ShapeBounds:
             return []
         count, condition, *carried = (call.inputs + [OMITTED] * 2)[: max(len(call.inputs), 2)]
         trips = _trip_count(count)
-        is_initially_true = condition is OMITTED or (condition.data is not None and bool((condition.data or [0])[0]))
+        is_initially_true = condition is OMITTED or _is_known_true(condition)
         if trips == 0 or (condition.data and not condition.data[0]):
             return carried
         outer_trips = self._trips
@@ -670,13 +670,13 @@ class ShapeBounds:
         for i in range(runs):
             arguments = [Value((), [i]), Value((), [True] if is_initially_true else None), *carried]
             results = self._run_graph(body, Scope(scope), arguments)
-            condition = results[0].data if results else None
-            is_true = is_true and bool((condition or [False])[0])
+            condition = results[0] if results else UNKNOWN
+            is_true = is_true and _is_known_true(condition)
             next_values = (results[1 : n + 1] + [UNKNOWN] * n)[:n]
             is_steady = all(next_value.is_equal(value) for next_value, value in zip(next_values, carried, strict=True))
             carried = next_values
             history.append(carried)
-            if condition and not condition[0]:
+            if condition.data and not condition.data[0]:
                 return results, False, i + 1
             if is_steady or self.budget <= 0 or (not is_true and trips is None):
                 break
@@ -692,7 +692,7 @@ class ShapeBounds:
             arguments = [Value((), [MAX_ITERATIONS]), Value((), [True])]
             arguments += [_advance(*values) for values in zip(history[0], history[1], strict=True)]
             outputs = self._run_graph(body, Scope(scope), arguments)
-            is_true = bool(outputs) and outputs[0].data is not None and bool((outputs[0].data or [0])[0])
+            is_true = bool(outputs) and _is_known_true(outputs[0])
         return results, is_true, trips
 
     def _stack(self, value: Value, trips: int | None) -> Value:
@@ -718,6 +718,11 @@ class ShapeBounds:
         finally:
             self._trips = outer_trips
         return [*results[: len(states)], *(self._stack(value, trips) for value in results[len(states) :])]
+
+
+def _is_known_true(condition: Value) -> bool:
+    """Return whether the element of a condition is known, and true."""
+    return bool((condition.data or [False])[0])
 
 
 def _has_tensor(values: Sequence[Value | None]) -> bool:

@@ -18,7 +18,7 @@ from onnxwire.errors import (
     SaveError,
     count_text,
 )
-from onnxwire.io.source import open_document
+from onnxwire.io.source import needs_address, open_document
 from onnxwire.messages import TensorProto
 
 TYPE_CHECKING = False
@@ -132,7 +132,7 @@ def save(
             _warn_of_size(total)
             return total
     if storage_options is not None:
-        raise TypeError("storage_options= applies to addresses only, such as s3://bucket/model.onnx")
+        raise needs_address("storage_options=")
     file = AtomicFile(path) if isinstance(path, str | os.PathLike) else None
     if file is None and not hasattr(path, "write"):
         raise FieldTypeError(f"expected a path or a binary file object, not {type(path).__name__}")

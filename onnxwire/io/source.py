@@ -49,7 +49,7 @@ def open_document(
             return open_remote(source, store, storage_options, cache, allow_hosts, untrusted, map_file=map_cached_file)
     if storage_options is not None or allow_hosts is not None:
         name = "storage_options=" if storage_options is not None else "allow_hosts="
-        raise TypeError(f"{name} applies to addresses only, such as s3://bucket/model.onnx")
+        raise needs_address(name)
     if isinstance(source, str) or hasattr(source, "__fspath__"):
         return refuse_empty(_map_path(os.fsdecode(source), mmap))
     if hasattr(source, "read") and not _has_buffer(source):
@@ -62,6 +62,11 @@ def open_document(
         raise TypeError(
             f"expected a path, a bytes-like object or a binary file object, not {type(source).__name__}"
         ) from None
+
+
+def needs_address(name: str) -> TypeError:
+    """Return the error for an argument that has no meaning for a local file. name: the argument's name and "="."""
+    return TypeError(f"{name} applies to addresses only, such as s3://bucket/model.onnx")
 
 
 def _has_buffer(source: object) -> bool:

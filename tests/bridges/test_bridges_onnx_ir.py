@@ -211,6 +211,7 @@ print(peak_kilobytes())
 """
 
 
+@pytest.mark.normal_build
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs holes in files, and /proc")
 def test_a_weight_of_a_gigabyte_is_not_read(tmp_path):
     write_sparse_model(tmp_path / "m.onnx", 1 << 30)

@@ -251,6 +251,7 @@ def test_problems_are_a_sequence():
         problems[len(problem_list)]
 
 
+@pytest.mark.normal_build
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
 @pytest.mark.parametrize("limit", [None, 10_000])
 def test_a_check_of_a_million_empty_nodes_needs_less_than_100_mib(limit):

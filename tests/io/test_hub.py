@@ -302,6 +302,7 @@ def test_versions_of_files_equal_those_of_listings(fake_hub) -> None:
     assert all(isinstance(error, ow.SourceError) for error in errors), errors
 
 
+@pytest.mark.normal_build
 def test_the_range_cache_stores_files_of_the_hub(fake_hub, tmp_path) -> None:
     assert read_all(f"hf://{REPOSITORY}/m.onnx", cache=tmp_path / "ranges") > 1
     fake_hub.hub.requests.clear()

@@ -202,6 +202,7 @@ def check_payloads(address: str, pieces: Pieces, cache) -> None:
             assert tensor.raw_data == payload(pieces, info)
 
 
+@pytest.mark.normal_build
 def test_a_cache_on_the_disk_saves_requests(tmp_path) -> None:
     pieces = model([3 * MIB, 300_000, 9 * MIB, 100_000])
     with ObjectServer({"m.onnx": pieces}) as server:
@@ -231,6 +232,7 @@ def test_damaged_pages_of_the_cache_are_fetched_again(tmp_path) -> None:
         check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
 
 
+@pytest.mark.normal_build
 def test_the_cache_evicts_the_least_recently_used_files(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("ONNXWIRE_CACHE_SIZE", str(13 * MIB))
     monkeypatch.setenv("ONNXWIRE_CACHE", str(tmp_path))

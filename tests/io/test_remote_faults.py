@@ -51,6 +51,7 @@ def count_requests(pieces: Pieces) -> int:
         return len(server.state.requests)
 
 
+@pytest.mark.normal_build
 @pytest.mark.filterwarnings("ignore:.*complete file was downloaded")
 @pytest.mark.parametrize("fault", TRANSIENT_FAULTS + PERMANENT_FAULTS)
 def test_a_fault_at_each_request_is_an_error_or_is_retried(fault, pieces) -> None:

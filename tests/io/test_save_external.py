@@ -648,6 +648,7 @@ def test_a_model_above_4_gib_is_unpacked_and_packed_in_little_memory(tmp_path):
     assert (tmp_path / "w.data").stat().st_size == infos[-1].offset + infos[-1].nbytes
 
 
+@pytest.mark.normal_build
 def test_a_moved_payload_needs_less_than_900_bytes_of_memory(tmp_path):
     import tracemalloc
 

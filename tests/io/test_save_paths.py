@@ -311,6 +311,7 @@ class PartialWriter(io.RawIOBase):
 ANSWERS = [None, 0, -1, 1 << 40, OSError(errno.EIO, os.strerror(errno.EIO)), BlockingIOError(errno.EAGAIN, "later", 0)]
 
 
+@pytest.mark.normal_build
 @pytest.mark.parametrize("answer", ANSWERS, ids=repr)
 def test_the_error_of_a_failing_file_object_has_the_number_of_written_bytes(answer):
     model = onnxwire.ModelProto(doc_string="x" * 10_000)

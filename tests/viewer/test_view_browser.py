@@ -67,6 +67,7 @@ def test_a_search_leads_to_a_node_its_neighbours_and_its_weight(page):
     assert page.elements("#trouble[hidden]")
 
 
+@pytest.mark.normal_build
 def test_a_model_of_4_gib_opens_and_little_of_it_is_read(open_page, big_model):
     page = open_page(big_model)
     assert "4.26 GiB, 700 nodes" in page.text("#about")

@@ -226,6 +226,7 @@ def test_every_control_has_a_name(digits):
     assert nameless_elements == []
 
 
+@pytest.mark.normal_build
 def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, layers):
     page = open_map(layers)
     page.element("#about", "100,002 nodes")

@@ -18,8 +18,7 @@ export class VirtualList {
     this.generation = 0; // incremented by each reset; answers to earlier requests are ignored
     this.total = 0;
     this.activeIndex = -1;
-    this.pages = new Map(); // the rows of each loaded page by the index of the page; null while the page is being loaded
-    this.requests = new Map(); // the promise of each page that is being loaded, by the index of the page
+    this.pages = new Map(); // by the index of the page: its rows, or the promise of `request` while the page is being loaded
     box.addEventListener("scroll", () => this.paint());
     box.addEventListener("keydown", (event) => this.handleKey(event));
     new ResizeObserver(() => this.paint()).observe(box);
@@ -48,15 +47,12 @@ export class VirtualList {
    */
   async load(page) {
     if (this.pages.has(page)) {
-      await this.requests.get(page);
+      await this.pages.get(page);
       return null;
     }
-    this.pages.set(page, null);
     const request = this.request(page);
-    this.requests.set(page, request);
-    const answer = await request;
-    if (this.requests.get(page) === request) this.requests.delete(page);
-    return answer;
+    this.pages.set(page, request);
+    return request;
   }
 
   /** Request a page, and return the server's answer; null if the list was reset, or if the request fails. */
