@@ -121,9 +121,7 @@ def run(options: argparse.Namespace) -> int:
         server = Server(queries, options.port, edits, comparison, other_queries, start_page)
     except OSError as error:
         raise SourceError(error.errno, f"{error.strerror}; choose another --port", f"port {options.port}") from None
-    end_signals = _EndSignals()
-    # Ctrl-C and SIGTERM are the regular end, not an error.
-    with server, contextlib.suppress(KeyboardInterrupt), end_signals, contextlib.ExitStack() as stack:
+    with server, _EndSignals() as end_signals, contextlib.ExitStack() as stack:
         address = server.address
         print(
             json.dumps({"address": address, "file": options.file and shown_source(options.file)})
@@ -142,14 +140,16 @@ def run(options: argparse.Namespace) -> int:
                 "The address works once, in the browser that opens it first. Ctrl-C or SIGTERM ends the page.",
                 file=sys.stderr,
             )
-        while True:
-            with contextlib.suppress(KeyboardInterrupt):
-                server.serve_forever(poll_interval=0.1)
-            if edits is None or edits.is_saved or end_signals.add_request() > 1:
-                break
-            _print_lines(
-                f"{_changes_text(edits)} not saved; save in the page, or press Ctrl-C again to end without saving"
-            )
+        server.timeout = 0.1  # seconds, after which `handle_request` returns without a request
+        needed_count = 1
+        while end_signals.count < needed_count:
+            server.handle_request()
+            server.service_actions()
+            if end_signals.count == 1 == needed_count and edits is not None and not edits.is_saved:
+                needed_count = 2
+                _print_lines(
+                    f"{_changes_text(edits)} not saved; save in the page, or press Ctrl-C again to end without saving"
+                )
     if edits is not None:
         if not edits.is_saved:
             _print_lines(f"{shown_source(options.file)}: {_changes_text(edits)} not saved:", *edits.unsaved())
@@ -222,26 +222,28 @@ def _print_lines(*lines: str) -> None:
 
 
 class _EndSignals:
-    """A context manager that counts requests to end, and in which SIGTERM raises KeyboardInterrupt like Ctrl-C.
+    """A context manager in which Ctrl-C and SIGTERM only increase `count`: the regular end of the page, not an error.
 
-    Background jobs of a shell ignore SIGINT, so SIGTERM ends them.
+    An exception instead would be lost if the signal arrives while Python runs a weakref callback or a destructor.
     """
 
-    def __enter__(self) -> None:
-        self._count = 0
-        self._previous_handler = signal.signal(signal.SIGTERM, self._terminate)
+    def __enter__(self) -> _EndSignals:
+        self.count = 0
+        """The number of requests to end; SIGTERM counts as two, so that one ends the page with unsaved changes."""
+        # Background jobs of a shell ignore SIGINT, and only SIGTERM ends them.
+        self._previous_handlers = {
+            number: signal.signal(number, self._add_request)
+            for number in (signal.SIGINT, signal.SIGTERM)
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        return self
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGTERM, self._previous_handler)
+        for number, handler in self._previous_handlers.items():
+            signal.signal(number, handler)
 
-    def _terminate(self, *_: object) -> None:
-        self._count += 1  # in addition to `add_request`, so that one SIGTERM ends the page with unsaved changes
-        raise KeyboardInterrupt
-
-    def add_request(self) -> int:
-        """Count a request to end; returns the number of requests."""
-        self._count += 1
-        return self._count
+    def _add_request(self, number: int, _: object) -> None:
+        self.count += 2 if number == signal.SIGTERM else 1
 
 
 @contextlib.contextmanager

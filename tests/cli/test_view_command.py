@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 import urllib.request
+import weakref
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -20,6 +21,7 @@ from view_process import end, serving
 
 import onnxwire
 from onnxwire.cli import main
+from onnxwire.viewer.server import Server
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 MODEL = onnx.load(DIGITS)
@@ -64,6 +66,30 @@ def test_view_prints_the_address_and_ends_quietly_on_a_signal(signal_name):
         text, status = end(process, getattr(signal, signal_name))
     assert status == 0
     assert text == "The address works once, in the browser that opens it first. Ctrl-C or SIGTERM ends the page.\n"
+
+
+@needs_signals
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_a_weakref_callback_ends_the_page(signal_number, monkeypatch):
+    class Resource:
+        pass
+
+    def send_signal_in_callback(server):
+        assert not sent, "the signal was lost"
+        sent.append(signal_number)
+        resource = Resource()
+        reference = weakref.ref(resource, lambda _: signal.raise_signal(signal_number))
+        del resource
+        assert reference() is None
+
+    sent = []
+    monkeypatch.setattr(Server, "service_actions", send_signal_in_callback)
+    handler = signal.signal(signal_number, signal.SIG_DFL)  # a background job of a shell ignores SIGINT
+    try:
+        assert main(["view", str(DIGITS), "--no-browser"]) == 0
+    finally:
+        signal.signal(signal_number, handler)
+    assert sent
 
 
 @needs_signals
