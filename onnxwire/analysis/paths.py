@@ -296,12 +296,12 @@ def _resolve_name(root: Message, kind: str, text: str, path: str) -> tuple[Resol
     for stage in _KINDS[kind](root):
         longest_name, matches = "", list[Resolved]()
         for message_path, message, names in stage():
-            for name in names:
-                if name in ends and len(name) >= len(longest_name):
-                    if len(name) > len(longest_name):
-                        longest_name, matches = name, []
-                    matches.append(_resolve_existing(root, message_path, message))
-                    break
+            name = max((name for name in names if name in ends), key=len, default="")
+            if not name or len(name) < len(longest_name):
+                continue
+            if len(name) > len(longest_name):
+                longest_name, matches = name, []
+            matches.append(_resolve_existing(root, message_path, message))
         if len(matches) > 1:
             raise ambiguous_name_error(root, path, longest_name, [match.path for match in matches])
         if matches:

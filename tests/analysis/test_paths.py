@@ -76,6 +76,13 @@ def test_the_longest_matching_name_is_selected_unless_a_name_is_quoted() -> None
     assert resolve(MODEL, 'graph.initializer["w.0.dims"]').element_index == 1
 
 
+def test_a_node_is_selected_by_the_longest_matching_name_of_its_outputs() -> None:
+    node = helper.make_node("Split", ["x"], ["a", "a.b"])
+    graph = onnxwire.GraphProto.FromString(helper.make_graph([node], "g", [], []).SerializeToString())
+    resolved = resolve(graph, "node:a.b.op_type")
+    assert (resolved.path, resolved.value) == ("node[0].op_type", "Split")
+
+
 def test_a_resolved_value_has_its_field_parent_and_index() -> None:
     resolved = resolve(MODEL, "node:/l.0/Conv.op_type")
     assert (resolved.value, resolved.field.name, resolved.parent.name) == ("Conv", "op_type", "/l.0/Conv")
