@@ -40,7 +40,7 @@ def make_attribute(onnx: Any, name: str, value: Any) -> Any:
 
 
 def make_node(onnx: Any, name: str, input_name: str) -> Any:
-    """Make a Conv node: name and type by keywords, then inputs, output and attributes by `extend` and `append`."""
+    """Make a Conv node: name and op_type by keywords, then inputs, output and attributes by `extend` and `append`."""
     node = onnx.NodeProto(op_type="Conv", name=name)
     node.input.extend([input_name, f"{name}.weight", f"{name}.bias"])
     node.output.append(f"{name}_output_0")

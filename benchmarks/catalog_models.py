@@ -17,7 +17,7 @@ N_LARGE_MODELS = 200  # number of models with a weight of 1 MiB to 1 GiB, which 
 
 
 def prepare() -> None:
-    """Make the models: copies of models in the onnx package, and sparse files. Skip the row without xxhash."""
+    """Make the models: copies of models in the onnx package, and sparse files. Skip the row if xxhash is not installed."""
     try:
         import xxhash  # noqa: F401
     except ImportError:

@@ -1,4 +1,4 @@
-"""The input files of benchmarks, which are made once in benchmarks/data. That folder may be deleted between runs."""
+"""Functions that make the input files of benchmarks, once, in benchmarks/data. That folder may be deleted between runs."""
 
 from collections.abc import Callable
 from pathlib import Path
