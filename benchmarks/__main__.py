@@ -55,7 +55,12 @@ def main() -> int:
         help=f"what to run: {', '.join(DEFAULT_BENCHMARKS + OTHER_BENCHMARKS)} "
         f"(default: all except {', '.join(OTHER_BENCHMARKS)})",
     )
-    parser.add_argument("--repeats", type=int, metavar="N", help="number of measured processes per side and row (default: set per row)")
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        metavar="N",
+        help="number of measured processes per side and row (default: each row has its own number)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write all measurements to this file")
     parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     options = parser.parse_args()

@@ -86,7 +86,10 @@ def build_in_place(onnx: Any) -> Any:
 
 
 def build_with_edits(has_attribute: bool, onnx: Any) -> Any:
-    """Make a model of 100,000 nodes, and then edit each node three times."""
+    """Make a model of 100,000 nodes, and then edit each node three times.
+
+    has_attribute: whether each node has an attribute.
+    """
     model = onnx.ModelProto()
     for index in range(N_EDITED_NODES):
         node = model.graph.node.add()

@@ -1,4 +1,7 @@
-"""Functions that make the input files of benchmarks, once, in benchmarks/data. That folder may be deleted between runs."""
+"""Functions that make the input files of benchmarks once.
+
+The files are in the folder benchmarks/data, which may be deleted between runs.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
