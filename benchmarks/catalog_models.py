@@ -17,7 +17,10 @@ N_LARGE_MODELS = 200  # number of models with a weight of 1 MiB to 1 GiB, which 
 
 
 def prepare() -> None:
-    """Make the models: copies of models in the onnx package, and sparse files. Skip the row without xxhash."""
+    """Make the models: copies of models in the onnx package, and sparse files.
+
+    Skip the row if xxhash is not installed.
+    """
     try:
         import xxhash  # noqa: F401
     except ImportError:
@@ -99,7 +102,7 @@ def official() -> Callable[[], object]:
 
 
 def count_models(result: Any) -> int:
-    """Return the number of models in the catalog."""
+    """Return the number of models in the catalog of onnxwire or in the lists of the official side."""
     return len(result["models"]) if isinstance(result, dict) else result.rows["models"]
 
 

@@ -1,4 +1,7 @@
-"""The input files of benchmarks, which are made once in benchmarks/data. That folder may be deleted between runs."""
+"""Functions that make the input files of benchmarks once.
+
+The files are in the folder benchmarks/data, which may be deleted between runs.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

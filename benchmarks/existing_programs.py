@@ -42,7 +42,7 @@ def digest(result: Any) -> str:
     return hashlib.blake2b(data).hexdigest()
 
 
-def helper_side(uses_onnxwire: bool) -> Callable[[], object]:
+def building_operation(uses_onnxwire: bool) -> Callable[[], object]:
     """Return an operation that builds the model with `onnx.helper`."""
     onnx = import_onnx(uses_onnxwire)
     return lambda: build(onnx)
@@ -104,8 +104,8 @@ def make_row(work: str, function: Callable[[Any, Any], object], package: str = "
 ROWS = [
     Row(
         "`onnx.helper`: make 20,000 nodes, under `onnxwire.dropin`",
-        ours=lambda: helper_side(True),
-        official=lambda: helper_side(False),
+        ours=lambda: building_operation(True),
+        official=lambda: building_operation(False),
         fingerprint=digest,
         goal=1,
     ),

@@ -1,4 +1,7 @@
-"""Import the package and its message classes, which are otherwise imported on first use, in a new interpreter."""
+"""Import onnxwire and its message classes in a new interpreter, compared with `import onnx`.
+
+`import onnxwire` alone does not import the message classes.
+"""
 
 from __future__ import annotations
 

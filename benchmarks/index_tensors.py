@@ -17,7 +17,10 @@ def ours() -> Callable[[], object]:
 
 
 def tensors_of(graph: Any) -> Iterator[Any]:
-    """Yield the tensors of an official graph and its subgraphs, except sparse tensors, which the file does not have."""
+    """Yield the tensors of a graph and its subgraphs, without sparse tensors, which the input files do not have.
+
+    graph: a message of the package onnx.
+    """
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:

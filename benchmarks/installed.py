@@ -1,7 +1,8 @@
 """Run Python as after a regular installation of onnxwire.
 
 In an editable installation each start of Python imports a finder of setuptools, which takes 10 to 15 ms, and modules
-that changed are compiled again if PYTHONDONTWRITEBYTECODE is set. A regular installation has neither cost.
+that changed are compiled to bytecode again at each start if PYTHONDONTWRITEBYTECODE is set. A regular installation has
+neither cost.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _ENVIRONMENT = FOLDER / "environment"
 
 
 def prepare(make_inputs: Callable[[], object] | None = None) -> None:
-    """Make the inputs of a row, compile onnxwire's modules, and make an environment that finds all packages."""
+    """Make the inputs of a row, compile onnxwire's modules to bytecode, and make an environment.
+
+    The environment's Python finds onnxwire and the packages that are installed for this interpreter.
+    """
     if make_inputs is not None:
         make_inputs()
     compileall.compile_dir(_ROOT / "onnxwire", quiet=1)

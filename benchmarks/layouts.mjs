@@ -1,6 +1,7 @@
-// Reads graphs as JSON from stdin and lays them out with dagre and elkjs. A graph is an object:
+// Reads a JSON array of graphs from stdin and lays them out with dagre and elkjs. A graph is an object:
 // {sizes: [[width, height], ...], edges: [[from, to], ...]}. Writes, as JSON, an object with the keys dagre and elkjs.
-// Each value is {seconds, lines}: the processor time, and for each graph the line of each edge as points [x, y].
+// Each value is {seconds, lines}: the processor time for all graphs, without a first run that compiles the code; and for
+// each graph the line of each edge as points [x, y].
 
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
@@ -12,7 +13,7 @@ const elk = new ELK();
 
 function layOutByDagre({ sizes, edges }) {
   const graph = new dagre.graphlib.Graph({ multigraph: true });
-  // The gaps in pixels and the width of an edge are those of onnxwire/viewer/graph_layout.py.
+  // In pixels, as _COLUMN_GAP, ROW_GAP and _BEND_WIDTH of onnxwire/viewer/graph_layout.py.
   graph.setGraph({ nodesep: 22, ranksep: 44, edgesep: 14 });
   graph.setDefaultEdgeLabel(() => ({}));
   sizes.forEach(([width, height], i) => graph.setNode(String(i), { width, height }));

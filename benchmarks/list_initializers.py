@@ -1,4 +1,4 @@
-"""Open a model of 1 GiB with inline weights and list the weights."""
+"""Open a model of 1 GiB with inline weights and list the weights, compared with onnx and with safetensors."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +42,10 @@ def official() -> Callable[[], object]:
 
 
 def prepare_safetensors() -> None:
-    """Make a .safetensors file of the model's initializers, and a small one for the first use of safetensors."""
+    """Make a .safetensors file of the model's initializers, and a small one for the first use of safetensors.
+
+    Skip the row if safetensors is not installed.
+    """
     from benchmarks.weights_external import prepare_safetensors
 
     prepare_safetensors()

@@ -1,7 +1,7 @@
 """Compare the methods of messages and repeated fields with protobuf's upb: `python -m benchmarks message_api`.
 
-This benchmark runs only if it is named, because it has a row for each method. Its input is parsed before the
-measurement. Parsing by upb decodes all fields. onnxwire decodes a field at its first access, which is measured.
+This benchmark runs only if it is named, because it has many rows. Its input is parsed before the measurement. Parsing
+by upb decodes all fields. onnxwire decodes a field at its first access, which is measured.
 """
 
 from collections.abc import Callable

@@ -26,7 +26,7 @@ def make_numbers(distribution: str) -> Any:
         return rng.integers(0, 128, N_NUMBERS)
     if distribution == "negative":
         return rng.integers(-1000, 0, N_NUMBERS)
-    if distribution == "uniform_lengths":  # of bits, so that the varints have 1 to 9 bytes without a pattern
+    if distribution == "uniform_lengths":  # uniform numbers of bits: varints of 1 to 9 bytes without a pattern
         return rng.integers(0, 2**63, N_NUMBERS) >> rng.integers(0, 63, N_NUMBERS)
     # Token ids follow Zipf's law, and indices are uniform. The other numbers are -100 (no label), negative offsets and
     # hashes.
@@ -70,9 +70,9 @@ def official(distribution: str) -> Callable[[], object]:
 
 
 def official_without_to_array(distribution: str) -> Callable[[], Any]:
-    """Return an operation that makes an array without `to_array`, which makes another copy.
+    """Return an operation that parses the tensor and makes an array with `np.asarray`.
 
-    Since version 5, protobuf can fill an array directly.
+    `to_array` makes another copy.
     """
     import numpy as np
     from onnx import TensorProto

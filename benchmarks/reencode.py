@@ -55,7 +55,10 @@ def iterate_records(data: bytes) -> Iterator[tuple[bytes, int, bytes]]:
 
 
 def reverse_fields(data: bytes, descriptor: Any) -> bytes:
-    """Return a message in which the fields are in descending order of their numbers at every level."""
+    """Return the encoded message with the fields in descending order of their numbers at every level.
+
+    descriptor: the Descriptor of the message's type in protobuf.
+    """
     fields_by_number = descriptor.fields_by_number
     fields: dict[int, list[bytes]] = {}
     for tag, number, value in iterate_records(data):
@@ -83,7 +86,7 @@ def prepare() -> None:
 
 
 def reencode(message_class: Any, path: Path) -> Callable[[], bytes]:
-    """Return an operation that parses a file and encodes the message again."""
+    """Read a file. Return an operation that parses its bytes and encodes the message again."""
     data = path.read_bytes()
     return lambda: message_class.FromString(data).SerializeToString(deterministic=True)
 

@@ -14,7 +14,7 @@ from benchmarks import list_initializers, weights
 from benchmarks.row import Row
 
 PATH = list_initializers.PATH
-CHUNK_BYTES = 1 << 23  # size of a copied chunk and of a requested range
+CHUNK_BYTES = 1 << 23  # maximum size of a chunk of the download, and of a range that `get_ranges` requests
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -56,7 +56,7 @@ def serve() -> None:
 
 
 def start_server() -> str:
-    """Start a server in a separate process, which ends with this process. Return the address of its root folder."""
+    """Start a server in a separate process, which ends with this process. Return the server's address."""
     code = "from benchmarks.remote import serve; serve()"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     atexit.register(process.kill)

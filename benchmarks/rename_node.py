@@ -31,7 +31,7 @@ def rename(load: Callable[[str], Any], save: Callable[[Any, str], object]) -> No
 
 
 def ours() -> Callable[[], object]:
-    """Return an operation that does `rename` with onnxwire."""
+    """Delete the old output. Return an operation that does `rename` with onnxwire."""
     import onnxwire
 
     delete_outputs(OUTPUT)
@@ -39,7 +39,7 @@ def ours() -> Callable[[], object]:
 
 
 def official() -> Callable[[], object]:
-    """Return an operation that does `rename` with onnx."""
+    """Delete the old output. Return an operation that does `rename` with onnx."""
     import onnx
 
     delete_outputs(OUTPUT)

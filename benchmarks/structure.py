@@ -1,4 +1,4 @@
-"""The input file of several benchmarks: a model of about 20 MB without large payloads."""
+"""The input file of several benchmarks: a model of about 20 MB without weights."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Formats results as tables for people."""
+"""Formats results as tables for people, and describes the machine on which they were measured."""
 
 import os
 import platform
@@ -7,7 +7,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from benchmarks.measure import Result, Samples
 
-OPTIONAL_PACKAGES = ("onnx-ir", "safetensors", "torch")  # packages of some rows; installed versions are shown
+# Packages that only some rows need. The versions of those that are installed are part of the machine's description.
+OPTIONAL_PACKAGES = ("onnx-ir", "safetensors", "torch")
 HEADINGS = [
     "work",
     "onnxwire",
@@ -68,7 +69,7 @@ def format_goals(result: Result) -> str:
 
 
 def format_verdicts(result: Result) -> str:
-    """Format whether the goals are met, and the missed goals."""
+    """Return "yes" if all goals are met, "no" with the missed goals, or "-" if no goal was measured."""
     if not result.verdicts:
         return "-"
     missed_goals = [name for name, is_met in result.verdicts.items() if not is_met]
@@ -138,7 +139,8 @@ def machine_line() -> str:
         f"{facts['cpu']}, {facts['cores']} cores, {facts['os']}; Python {facts['python']}, numpy {facts['numpy']}, "
         f"onnx {facts['onnx']}, protobuf {facts['protobuf']} ({facts['protobuf implementation']}){others}. Medians, "
         "with minimum and maximum; each run is a new process that does the work once, with the file in the page "
-        "cache. Memory is the increase of the peak resident set, pages of the mapped file included."
+        "cache unless the row says otherwise. Memory is the increase of the peak resident set, including pages of "
+        "mapped files."
     )
 
 

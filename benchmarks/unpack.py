@@ -21,7 +21,7 @@ def prepare() -> None:
 
 
 def ours() -> Callable[[], object]:
-    """Return an operation that loads the model and saves it with external data."""
+    """Delete the old output. Return an operation that loads the model and saves it with external data."""
     import onnxwire
 
     delete_outputs(OUTPUT, DATA_FILE)
@@ -34,7 +34,7 @@ def ours() -> Callable[[], object]:
 
 
 def official() -> Callable[[], object]:
-    """Return an operation that loads the model with onnx and saves it with external data."""
+    """Delete the old output. Return an operation that loads the model with onnx and saves it with external data."""
     import onnx
 
     delete_outputs(OUTPUT, DATA_FILE)
