@@ -86,7 +86,8 @@ static void print_tensor(const ow_message *message) {
     } else if (tensor.field == OW_TensorProto_raw_data) {
         printf("\tinline\t-\t%" PRIu64 "\t%" PRIu64 "\n", tensor.raw_data.start, tensor.raw_data.end - tensor.raw_data.start);
     } else {
-        printf("\tinline\t-\t-\t%" PRIu64 "\n", tensor.n_bytes); /* no offset: may be varints or several records */
+        /* No offset is printed, because a typed field may consist of varints or several records. */
+        printf("\tinline\t-\t-\t%" PRIu64 "\n", tensor.n_bytes);
     }
 }
 
