@@ -1,4 +1,4 @@
-/* `walk` of walk_nodes.py with onnxwire.h. It reads the same fields of nodes and value_infos, and returns the same
+/* The function `walk` of walk_nodes.py, written in C with onnxwire.h. Both read the same fields and return the same
  * checksum: the sum of the numbers and of the lengths of the texts. */
 #define ONNXWIRE_IMPLEMENTATION
 #include "onnxwire.h"

@@ -19,7 +19,7 @@ LIBRARY = FOLDER / "walk_in_c.so"
 
 
 def compile_walk() -> None:
-    """Compile `walk_in_c.c` and make the model. Skip the row without a C compiler."""
+    """Compile `walk_in_c.c` and make the model. Skip the row if there is no C compiler."""
     from onnxwire import get_include
 
     compiler = (sysconfig.get_config_var("CC") or "cc").split()
@@ -49,7 +49,7 @@ def parse() -> Callable[[], object]:
 
 
 def checksum(result: Any) -> float:
-    """Return the checksum of the walk in C, or compute the checksum of an official message. This is not measured."""
+    """Return the checksum of the walk in C, or compute that of an official message. Not measured."""
     return result if isinstance(result, float) else walk(result)
 
 

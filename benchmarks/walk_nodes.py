@@ -46,7 +46,7 @@ def walk(model: Any) -> float:
 
 
 def walk_usual_fields(model: Any) -> float:
-    """Read the fields that most nodes and values have, with HasField for members of oneofs. Return a checksum."""
+    """Read the fields that most nodes and values have, those of a dim only after HasField. Return a checksum."""
     total: float = 0
     for node in model.graph.node:
         total += len(node.name) + len(node.op_type)
@@ -93,7 +93,7 @@ def walk_by_list_fields(message: Any) -> float:
 
 
 def convert_to_script(walk_function: Callable[[Any], float]) -> Callable[[Any], float]:
-    """Return a function that runs the body of a function as a script does, with global variables.
+    """Return a function that runs the body of `walk_function` as a script, whose variables are global.
 
     walk_function: its parameter is `model`, its docstring is one line, and its last line returns `total`.
     """
@@ -144,7 +144,8 @@ ROWS = [
         goal=3.2,
     ),
     Row(
-        "the same, only fields that are usually set, with HasField for both members of a dim's oneof",
+        "parse and walk these nodes and value_infos, only fields that are usually set, with HasField for both members "
+        "of a dim's oneof",
         prepare=prepare,
         ours=lambda: ours(walk_usual_fields),
         official=lambda: official(walk_usual_fields),
@@ -152,7 +153,7 @@ ROWS = [
         goal=3.5,
     ),
     Row(
-        "the same, with ListFields",
+        "parse this model and read all its fields with ListFields",
         prepare=prepare,
         ours=lambda: ours(walk_by_list_fields),
         official=lambda: official(walk_by_list_fields),

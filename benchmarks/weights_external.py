@@ -1,4 +1,4 @@
-"""Make arrays of all weights of a model of 1 GiB in an external file, and read one value per memory page."""
+"""Make arrays of all weights of a model, 1 GiB in an external file, and read one value per memory page."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +32,10 @@ def prepare_onnx_ir() -> None:
 
 
 def prepare_safetensors() -> None:
-    """Make the model, its data file, and a .safetensors file of its weights. Skip the row without safetensors."""
+    """Make the model, its data file, and a .safetensors file of its weights.
+
+    Skip the row if safetensors is not installed.
+    """
     weights.require("safetensors")
     prepare()
 
@@ -90,7 +93,7 @@ def safetensors(framework: str) -> Callable[[], object]:
     def operation() -> object:
         with safe_open(str(SAFETENSORS_FILE), framework) as file:
             tensors = ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - file is not a dict
-            # Tensors of PyTorch have a method `numpy`, which returns an array; arrays do not.
+            # Tensors of PyTorch have a method `numpy`, which returns an array; arrays have no such method.
             return weights.read_pages(
                 (name, getattr(tensor, "numpy", lambda t=tensor: t)()) for name, tensor in tensors
             )
@@ -105,7 +108,11 @@ def make_row(
     other_file: Path,
     other_program: str = "",
 ) -> Row:
-    """Return a row whose goal is equal speed. `other_file` is the other side's input, `other_program` its package."""
+    """Return a row whose goal is at least the speed of the other side.
+
+    other_file: the file from which the other side reads the weights. other_program: the other side's package; "" for
+    the official package.
+    """
     return Row(
         work,
         prepare=prepare,
@@ -121,7 +128,7 @@ def make_row(
 
 
 def make_safetensors_row(work: str, prepare: Callable[[], object], framework: str) -> Row:
-    """Return a row for the tensors of a framework."""
+    """Return a row that compares onnxwire with `safetensors(framework)`."""
     return make_row(work, prepare, lambda: safetensors(framework), SAFETENSORS_FILE, "safetensors")
 
 

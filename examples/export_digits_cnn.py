@@ -30,7 +30,7 @@ class DigitsNet(nn.Module):
         self.classifier = nn.Sequential(nn.Flatten(), nn.Linear(32 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10))
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Return one logit per digit."""
+        """Return ten logits per image, one for each digit from 0 to 9."""
         return self.classifier(self.features(image))
 
 
@@ -54,7 +54,7 @@ def export(network: DigitsNet, example: torch.Tensor, path: Path) -> None:
         input_names=["image"],
         output_names=["logits"],
         dynamic_shapes={"image": {0: torch.export.Dim("batch")}},
-        # The optimizer would fold the batch normalizations into the convolutions.
+        # The exporter's optimizer would fold the batch normalizations into the convolutions.
         optimize=False,
     )
     # The exporter writes Python stack traces into nodes; these traces contain paths of this machine.

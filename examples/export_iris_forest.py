@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 def main() -> None:
     """Train, report the accuracy and export."""
     iris = load_iris()
-    # The labels are names, not numbers, so that the model has string attributes and a map with strings as keys.
+    # The labels are names, not numbers, so that the model has string attributes, and outputs maps with strings as keys.
     species = iris.target_names[iris.target]
     # The ONNX operators take float32, so the forest is trained on float32 too.
     measurements = iris.data.astype(np.float32)

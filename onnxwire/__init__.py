@@ -2,7 +2,7 @@
 
 from onnxwire._version import __version__
 
-# Names that are imported on first use, by module. The names of messages are also imported on first use.
+# Names that are imported on first use, by module. The names of messages are imported on first use, too, but not listed.
 _LAZY_BY_MODULE = {
     "onnxwire.analysis.comparison": ("Difference",),
     "onnxwire.analysis.diff": ("diff",),

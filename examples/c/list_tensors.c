@@ -1,4 +1,5 @@
-/* List the tensors of the main graph of an ONNX model, in attributes and initializers, without reading their elements.
+/* List the tensors of the main graph of an ONNX model: those in attributes of its nodes, in initializers and in sparse
+   initializers. The elements of the tensors are not read.
 
    Each line has these columns, separated by tabs: name, data type, dims, "inline" or "external", location or -, offset
    or -, length in bytes.
@@ -85,7 +86,8 @@ static void print_tensor(const ow_message *message) {
     } else if (tensor.field == OW_TensorProto_raw_data) {
         printf("\tinline\t-\t%" PRIu64 "\t%" PRIu64 "\n", tensor.raw_data.start, tensor.raw_data.end - tensor.raw_data.start);
     } else {
-        printf("\tinline\t-\t-\t%" PRIu64 "\n", tensor.n_bytes); /* a typed field may be varints or several records */
+        /* No offset is printed, because a typed field may consist of varints or several records. */
+        printf("\tinline\t-\t-\t%" PRIu64 "\n", tensor.n_bytes);
     }
 }
 

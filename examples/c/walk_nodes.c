@@ -1,7 +1,7 @@
-/* List the nodes of the main graph of an ONNX model and of the graphs in their attributes.
+/* List the nodes of the main graph of an ONNX model, and the nodes of subgraphs, which are graphs in attributes.
 
-   Each line has these columns, separated by tabs: domain and operator, name, inputs, outputs. Nodes of subgraphs are
-   indented.
+   Each line has these columns, separated by tabs: operator (with its domain), name, inputs, outputs. Nodes of subgraphs
+   are indented.
 
    Compile it by: cc -O2 -I"$(python -c 'import onnxwire; print(onnxwire.get_include())')" walk_nodes.c -o walk_nodes */
 #define _POSIX_C_SOURCE 200809L

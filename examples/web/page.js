@@ -1,11 +1,11 @@
-/** Opens a file or an address, lists the model, and shows the rows. Everything from a file is inserted as text. */
+/** Opens a file or an address, lists the model, and shows the rows. Everything from a file is inserted as text, not as HTML. */
 import {AddressSource, FileSource, loadModule, Reader} from "./onnxwire.js";
 import {LimitError, listModel, newListing} from "./listing.js";
 
 /** @type {(id: string) => any} */
 const element = (id) => document.getElementById(id);
 const FIRST_ROWS = 200; // maximum number of rows that are shown at first
-const MORE_ROWS = 1000; // number of rows that each click adds
+const MORE_ROWS = 1000; // number of rows that a click on the button `more` adds
 const REPORT_MS = 400; // minimum time between two updates of the page while a model is read
 const NUMBER_FORMAT = new Intl.NumberFormat("en");
 
@@ -38,7 +38,7 @@ function sizeText(bytes) {
 /** Formats a number with a noun: 1 node, 1,204 nodes. @param {number} count @param {string} noun */
 const countText = (count, noun) => `${NUMBER_FORMAT.format(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-/** Joins names by commas; "…" means that more names exist. @param {string[]} names @param {number} count number of all names */
+/** Joins names by commas, with "(none)" for an empty name; "…" means that more names exist. @param {string[]} names @param {number} count number of all names */
 const joinNames = (names, count) => names.map((name) => name || "(none)").join(", ") + (count > names.length ? ", …" : "");
 
 /** The headings of the tables. */
@@ -81,7 +81,7 @@ const searchText = (row) =>
   (tab === "nodes" ? [row.operator, row.domain, row.name, row.graph, ...row.inputs, ...row.outputs]
     : [row.name, row.type, row.dims, row.stored, row.where]).join("\n").toLowerCase();
 
-/** Shows the rows that contain the filter's text, up to `maxShownRows`. */
+/** Shows the rows of the current tab that contain the filter's text, up to `maxShownRows`, and the numbers of rows. */
 function show() {
   const filterText = element("filter").value.trim().toLowerCase();
   /** @type {any[]} */ const all = tab === "nodes" ? listing.nodes : listing.tensors;
@@ -196,7 +196,7 @@ async function openAddress() {
     `This page asks ${host} for parts of the file. That computer then knows your IP address, and which file you read.`,
   ))) return;
   const confirmRedirect = () => confirm(
-    `${host} redirects to another address, which a browser does not show before it is followed. Follow it?`,
+    `${host} redirects to another address, which this page learns only by sending a request there. Send the request?`,
   );
   await open(address.pathname.split("/").pop() || host, (signal) =>
     AddressSource.open(address.href, {signal, confirmRedirect}));

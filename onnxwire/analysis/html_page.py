@@ -9,7 +9,7 @@ def html_page(title: str, style: str, body: str, script: str = "") -> str:
     """Return an HTML page that needs no other file and no network.
 
     title: text. style: CSS. body: HTML. script: JavaScript. The content security policy of the page allows inline
-    styles, an inline script if there is one, and nothing else.
+    styles, inline scripts unless `script` is empty, and nothing else.
     """
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     if script:

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 _SKIPPED_FIELDS = {"name", "g", "graphs"}
 _NUMBER_FIELDS = {"floats", "ints"}
-_MAX_TINY_BYTES = 16  # maximum size of an encoded tensor whose key is cached; a reference to external data is longer
+# Maximum size of an encoded tensor whose key is cached. A tensor with a location of external data is longer.
+_MAX_TINY_BYTES = 16
 
 
 def attribute_key(attribute: AttributeProto, payload_key: Callable[[TensorProto], Hashable]) -> bytes:
     """Return a key of an attribute without its name and its graphs: a digest of 16 bytes.
 
-    payload_key: returns a key of a tensor's payload. A NaN is equal to itself, and 0 differs from -0.
+    payload_key: returns a key of a tensor's payload. Floats are compared by their bits: NaNs with the same bits are
+    equal, and 0 differs from -0.
     """
     result = blake2b(digest_size=16)
 
@@ -68,7 +70,7 @@ def _tiny_key(is_sparse: bool, encoded: bytes, payload_key: Callable[[TensorProt
 
 
 def _tensor_parts(tensor: Any, payload_key: Callable[[TensorProto], Hashable]) -> tuple[Hashable, ...]:
-    """Return the parts of a tensor's key; the key is their text."""
+    """Return the parts of a tensor's key; the key is the `repr` of the parts."""
     if isinstance(tensor, SparseTensorProto):
         parts = (_tensor_parts(part, payload_key) for part in (tensor.values, tensor.indices))
         return (tuple(tensor.dims), *parts)
@@ -76,7 +78,7 @@ def _tensor_parts(tensor: Any, payload_key: Callable[[TensorProto], Hashable]) -
 
 
 def _value_key(value: Any, payload_key: Callable[[TensorProto], Hashable]) -> bytes:
-    """Return a key of an int, a string, a tensor or another message in an attribute."""
+    """Return a key of an int, a str, bytes, a tensor or another message in an attribute."""
     if isinstance(value, (TensorProto, SparseTensorProto)):
         return tensor_key(value, payload_key)
     if isinstance(value, bytes):

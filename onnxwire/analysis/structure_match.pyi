@@ -9,6 +9,7 @@ UNMATCHED: Final = -1
 class Edges:
     def __init__(self, graph: FlatGraph) -> None: ...
     # Returns (source vertex, output of the source, port) of each edge to a vertex.
+    # port: the index of an input of the vertex, or a number below 0 for an output of a nested graph.
     def __getitem__(self, vertex: int) -> list[tuple[int, int, int]]: ...
 
 class Matching:
@@ -18,8 +19,12 @@ class Matching:
     # The edges of `old` and of `new`.
     edges: tuple[Edges, Edges]
     def __init__(self, old: FlatGraph, new: FlatGraph, *, by_name: bool) -> None: ...
-    def rewired_vertices(self) -> list[int]: ...  # vertices of `old`
-    # The keys are "nodes" and "values"; each value maps old names to new ones.
+    # Returns the matched vertices of `old` whose incoming edges differ from those of their matches.
+    def rewired_vertices(self) -> list[int]: ...
+    # Returns the changed names: {"nodes": {old name: new name}, "values": {old name: new name}}.
     def new_names(self) -> dict[str, dict[str, str]]: ...
-    def unequal_vertices(self, by_labels: bool) -> list[int]: ...  # vertices of `old`
-    def has_equal_label(self, vertex: int) -> bool: ...  # vertex: of `old`
+    # Returns the vertices of `old` that have no match, or whose messages may differ in more than names and edges.
+    # by_labels: whether vertices with equal labels have equal attributes and payloads.
+    def unequal_vertices(self, by_labels: bool) -> list[int]: ...
+    # Returns whether a vertex of `old` has the label of its match.
+    def has_equal_label(self, vertex: int) -> bool: ...

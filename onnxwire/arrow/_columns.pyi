@@ -3,7 +3,7 @@ from typing import Any
 
 from onnxwire.engine.document import Document
 
-# Column types by name.
+# The numbers of the column types, by name of the type.
 TYPES: dict[str, int]
 
 class Columns:

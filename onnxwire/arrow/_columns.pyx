@@ -5,7 +5,9 @@ A string column is an array of string views, which have 16 bytes each. A string 
 refers to a text buffer: a part of the document that contains strings, or an arena with text that the document does not
 contain. A new buffer starts if the next string is before the last buffer, is more than GAP_BYTES after its end, or ends
 2 GiB or more after its start. So buffers do not contain large weights, and a document may have any size.
-Source: Arrow Columnar Format 1.5, "Variable-size Binary View Layout" and "Variable-size List Layout".
+`Columns.finish` can replace the string views by offsets and copied text, so that the document may be closed.
+Source: Arrow Columnar Format 1.5, "Variable-size Binary View Layout", "Variable-size Binary Layout" and "Variable-size
+List Layout".
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -22,7 +24,7 @@ from onnxwire.engine.partial cimport ensure_resident
 from onnxwire.errors import DecodeError, FieldValueError
 
 cdef enum:
-    GAP_BYTES = 1 << 16          # maximum number of successive bytes without strings in a buffer
+    GAP_BYTES = 1 << 16          # maximum number of bytes between successive strings of a buffer
     MAX_ARENA_BYTES = 1 << 30
     MAX_BUFFERS = 1 << 29        # so that neither their number nor the next capacity exceeds an int32
 
@@ -52,7 +54,7 @@ cdef inline bint is_ascii(const uint8_t* p, uint64_t n) noexcept nogil:
 
 
 cdef void* reserve(size_t size) noexcept:
-    """Allocate an array of a known size that is about to be written."""
+    """Allocate an array, with huge pages if it is large and the system has them. Return NULL on failure."""
     cdef void* p = malloc(size)
     if p != NULL:
         ow_request_huge_pages(p, size)
@@ -166,8 +168,8 @@ cdef void shrink(Values* values, int64_t n) noexcept:
 cdef class Columns:
     """The columns of a table.
 
-    columns: (name, type) pairs; a type is a key of TYPES, in brackets for a list. document: the document that strings
-    may point into, which stays open as long as they do; or None.
+    columns: (name, type) pairs; a type is a key of TYPES, in brackets for a list. document: the document that
+    contains strings, or None. It can't be closed while string views may refer to its bytes.
     """
 
     @critical_section
@@ -236,10 +238,13 @@ cdef class Columns:
     def __len__(self):
         return self.block.n_rows
 
-    # --- for walks
+    # --- called by walks that add rows
 
     cdef void expect(self, int64_t rows) noexcept:
-        """Announce the number of rows that follow, so that columns with values are allocated once."""
+        """Announce the number of rows that follow.
+
+        The next allocation of a column has space for these rows, and for one item per list.
+        """
         cdef Column* column
         cdef int32_t i
         for i in range(self.block.n_columns):
@@ -248,7 +253,10 @@ cdef class Columns:
             column.items.expected = column.items.n + rows
 
     cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1:
-        """Add a string of the document. An invalid string is copied with U+FFFD for invalid bytes, and counted."""
+        """Add a string of the document.
+
+        A string that is not UTF-8 is copied with U+FFFD for invalid bytes, and counted in `n_repaired`.
+        """
         ensure_resident(p, n)
         if values.n >= values.capacity:
             grow_values(values, 1)
@@ -265,7 +273,7 @@ cdef class Columns:
         return 0
 
     cdef int add_copied_text(self, Values* values, const uint8_t* p, uint64_t n) except -1:
-        """Add a string that the document does not contain; it is UTF-8."""
+        """Add a copy of UTF-8 text that the document does not contain."""
         cdef StringView view
         self.make_copied_string_view(p, n, &view)
         return add_string_view(values, &view)
@@ -273,7 +281,7 @@ cdef class Columns:
     # --- string views
 
     cdef int make_string_view(self, const uint8_t* p, uint64_t n, StringView* view) except -1:
-        """Make a string view of bytes of the document."""
+        """Make a string view of bytes of the document. Raises DecodeError for 2 GiB or more."""
         if try_make_string_view(self, p, n, view):
             return 0
         if n > INT32_MAX:
@@ -287,7 +295,10 @@ cdef class Columns:
         return 0
 
     cdef int make_copied_string_view(self, const uint8_t* p, uint64_t n, StringView* view) except -1:
-        """Copy text to the arena, and make a string view of the copy."""
+        """Make a string view of a copy of text: in the view itself if it fits, else in the arena.
+
+        Raises FieldValueError for more than MAX_ARENA_BYTES.
+        """
         cdef TextBuffer* arena
         cdef int64_t capacity
         cdef void* new_memory
@@ -335,7 +346,7 @@ cdef class Columns:
     # --- the finished table
 
     cdef int finish(self, bint copies) except -1:
-        """Finish the table. copies: whether to copy strings.
+        """Finish the table. copies: whether to replace string views by offsets and copied text.
 
         The document is released if strings are copied, or if no string view refers to its bytes.
         """
@@ -414,9 +425,9 @@ cdef class Columns:
 
 
 cdef inline bint try_make_string_view(Columns self, const uint8_t* p, uint64_t n, StringView* view) noexcept nogil:
-    """Make a string view of bytes that it can contain, or that the last buffer of the document can be extended to.
+    """Make a string view of bytes of the document, if the view can contain them or the last buffer can include them.
 
-    Returns False for other bytes.
+    Returns whether the view was made.
     """
     cdef TextBuffer* buffer
     cdef uint64_t offset
