@@ -16,7 +16,7 @@ _SOURCES = (
     "", "field", "type name", "list", "choice", "count", "inner", "inner count", "graph", "path", "owner", "index",
     "node", "role", "offset", "size", "parameters", "type", "storage", "storage size", "storage elements", "uses",
 )
-# The names of the fields, in the order of the struct `Fields`.
+# The names of the fields that walks read, in the order of the struct `Fields`.
 _FIELDS = (
     "AttributeProto.type", "AttributeProto.name",
     "TypeProto.tensor_type", "TypeProto.sparse_tensor_type", "TypeProto.Tensor.elem_type", "TypeProto.Tensor.shape",
@@ -36,12 +36,12 @@ _CHOICES = {"floats": 6, "ints": 7, "strings": 8}
 
 
 cdef Field* field_of(Table* table, str name) except NULL:
-    """Return the field of a table by its name."""
+    """Return the field with this name in a table."""
     return &table.fields[<Py_ssize_t>(<dict><object>table.names)[name]]
 
 
 cdef const char* field_name(const Field* field) except NULL:
-    """Return the name of a field, which its descriptor owns."""
+    """Return the name of a field. The text is memory of the field's descriptor."""
     return PyUnicode_AsUTF8((<object>field.descriptor).name)
 
 
@@ -89,7 +89,7 @@ cdef class Program:
         self.make_plans(spec)
 
     cdef int make_plans(self, spec) except -1:
-        """Make the plan of each table: the fields that the walk follows. Repeats until no flag changes."""
+        """Make the plan of each table: the fields that the walk follows, with their flags."""
         cdef Table* tables = self.owner.tables
         cdef Field* field
         cdef Plan* plan
@@ -97,7 +97,7 @@ cdef class Program:
         cdef uint32_t slot
         cdef int flags
         cdef bint is_done = False
-        while not is_done:  # tables refer to each other in cycles
+        while not is_done:  # repeated until no flag changes, since tables refer to each other in cycles
             is_done = True
             for i in range(self.owner.n_tables):
                 if tables[i].n_fields > MAX_FIELDS:

@@ -3,7 +3,8 @@ from onnxwire.arrow.tables import TableSpec
 from onnxwire.engine.document import Document
 from onnxwire.engine.message import Message
 
-# start, end: the offsets of the message. sizes: the sizes of payloads that the document lacks, by index of the tensor.
+# start, end: the offsets of the message in the document. sizes: the sizes of raw_data that `to_arrow` omitted when it
+# encoded the message, by the index of the tensor in document order.
 def fill_table(
     document: Document,
     root: type[Message],

@@ -30,7 +30,7 @@ from onnxwire.arrow._program import program_of
 from onnxwire.tensor.dtypes import name_of
 
 cdef enum:
-    MIN_EXPECTED_ROWS = 256  # memory is reserved before the walk of a field with at least this number of rows
+    MIN_EXPECTED_ROWS = 256  # `Columns.expect` is not called for a field with fewer rows
 
 
 @final
@@ -38,7 +38,7 @@ cdef class Rows(Walk):
     """A walk over a message that fills the columns of a table.
 
     document, program, columns, has_file_offsets: see Walk. sizes: the sizes of raw_data that `to_arrow` omitted when it
-    encoded an edited message for this walk, by the index of the tensor in document order.
+    encoded the message, by the index of the tensor in document order.
     """
     cdef TextNames names             # the definitions of the current scopes
     cdef Scope* scope                # the innermost scope, for `uses`
@@ -57,7 +57,7 @@ cdef class Rows(Walk):
 
     @critical_section
     def run(self, root, Py_ssize_t start, Py_ssize_t end):
-        """Add the rows of the message of class `root` between two offsets."""
+        """Add the rows of a message. root: its class. start, end: its offsets in the document."""
         cdef Message message
         cdef Record record
         if not 0 <= start <= end <= self.document.end - self.document.start:
@@ -65,7 +65,7 @@ cdef class Rows(Walk):
         record.value = self.document.start + start
         record.n = <uint64_t>(end - start)
         set_span(&message, table_of(root), &record)
-        # Fetch all strings, and other values below 64 KiB (LONG_BYTES).
+        # In a remote document, fetch all strings, and other values below 64 KiB (LONG_BYTES).
         fetch_structure(self.document, message.table, NO_LIMIT, LONG_BYTES, NULL, NULL)
         self.document.check_open()
         self.fill(&message)
@@ -74,8 +74,8 @@ cdef class Rows(Walk):
     cdef int visit(self, const Message* message, Field* parent_field, int64_t index, bint is_row) except -1:
         """Add the rows of a message and of its descendants, depth first, in the order of fields and elements.
 
-        parent_field, index: the field that contains the message, and the index of the element. is_row: whether the
-        message is a row.
+        parent_field: the field that contains the message, NULL for the root. index: the index of the message in that
+        field. is_row: whether the message is a row.
         """
         cdef PathStep* path_step = &self.path[self.depth]
         cdef const Plan* plan = self.program.plan_of(message.table)
@@ -109,7 +109,7 @@ cdef class Rows(Walk):
         for plan_index in range(plan.n):
             field = &message.table.fields[plan.slots[plan_index]]
             is_child_row = plan.flags[field.slot] & ROW != 0
-            # A field whose messages only use values, such as outputs of graphs, is read by `leave_scope`.
+            # `leave_scope` reads the outputs of graphs; their only flag is USE.
             if not has(message, field) or plan.flags[field.slot] == USE:
                 continue
             if not field.repeated:
@@ -174,7 +174,7 @@ cdef class Rows(Walk):
                 items_before = column.items.n
                 if slot.p != NULL:
                     self.add_list(column, message, step.field)
-                # A packed record without numbers adds no value either.
+                # Items are counted, because a field that is present may consist of an empty packed record.
                 is_null = step.source == CHOICE and column.items.n == items_before
                 end_list(column, is_null and not self.is_choice(message, step.choice))
             elif step.source == COUNT:
@@ -229,7 +229,7 @@ cdef class Rows(Walk):
         return 0
 
     cdef int add_node(self, Values* values) except -1:
-        """Add the index of the node of the same graph that contains the message; null if there is none."""
+        """Add the index of the node that contains the message; null if no node of the innermost graph contains it."""
         cdef Table* table
         cdef int level
         for level in range(self.depth - 2, -1, -1):
@@ -290,10 +290,11 @@ cdef class Rows(Walk):
 cdef bint may_have_rows(
     Program program, const Table* table, const uint8_t* p, const uint8_t* end, bint examines_children
 ) noexcept nogil:
-    """Return False if no descendant of a message can be a row or use a value (USE in _program.pxd).
+    """Return False only if no descendant of a message can be a row or use a value (USE in _program.pxd).
 
-    p, end: the bytes of the message. examines_children: whether to examine the bytes of its children, too. Returns True
-    for damage and long values, which the walk handles.
+    p, end: the bytes of the message. examines_children: whether to examine the bytes of its children, too; without
+    this, each child in a field that the walk follows counts as a row. Returns True for damage and long values, which
+    the walk handles.
     """
     cdef const Plan* plan = program.plan_of(table)
     cdef const uint8_t* value_end
@@ -307,8 +308,8 @@ cdef bint may_have_rows(
         value_end = skip_value(p, end, tag, 0)
         if value_end == NULL or value_end - p > LONG_BYTES:
             return True
-        # tag >> 3 is the field number. In `numbers`, the bits of the fields that the walk follows are set; they are
-        # looked up, and so is each number from 64 on.
+        # tag >> 3 is the field number. A field is looked up if its bit in `numbers` is set (the walk may follow the
+        # field), or if its number is 64 or more.
         if tag >> 3 >= 64 or plan.numbers >> (tag >> 3) & 1:
             field = find_field(table, tag >> 3)
             if field == NULL or not examines_children or tag & 7 != WIRE_LEN or plan.flags[field.slot] & (ROW | USE):
@@ -329,7 +330,8 @@ def fill_table(
     root: the message's class. start, end: the offsets of its bytes in the document. spec: the TableSpec. copies:
     whether strings are copied; if not, the document stays open while string views of the columns refer to it.
     has_file_offsets, sizes: see Rows.
-    Raises DecodeError for damaged bytes, and FieldValueError for more text or items than an Arrow column can contain.
+    Raises IndexError for offsets outside the document, ClosedError for a closed document, DecodeError for damaged
+    bytes, FieldValueError for more text or items than an Arrow column can contain, and the errors of fetching bytes.
     """
     cdef Columns columns = Columns([(name, type) for name, type, _, _ in spec.columns], document)
     Rows(document, program_of(root, spec), columns, has_file_offsets, sizes).run(root, start, end)

@@ -38,7 +38,7 @@ cdef int add_location(Walk walk, Column* column, const Message* message, Layout*
 cdef int read_layout(Walk walk, const Message* message, omitted_size, Layout* layout) except -1:
     """Fill in the layout of a tensor.
 
-    omitted_size: the size of raw_data if it was left out when an edited message was encoded for the table, else None.
+    omitted_size: the size in bytes of raw_data if `to_arrow` omitted it when it encoded the message, else None.
     """
     cdef Fields* fields = walk.fields
     cdef const Slot* slot = &message.slots[fields.data_location.slot]

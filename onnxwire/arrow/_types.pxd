@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The types of values as text, in the notation of operator schemas."""
+"""The types of values as text, in the notation of operator schemas, with their shapes."""
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from onnxwire.arrow._columns cimport Column
@@ -7,10 +7,10 @@ from onnxwire.arrow._walk cimport Message, Texts, Walk
 from onnxwire.engine.table cimport Field
 
 cdef enum:
-    CACHED_TYPES = 1024      # number of entries, a power of 2
+    CACHED_TYPES = 1024      # number of entries of `Types.cache`, a power of 2
 
 cdef struct CachedType:
-    # The bytes of a TypeProto, and a row with that type; p is NULL for none.
+    # The bytes of a TypeProto, and a row with that type. In an empty entry, p is NULL.
     const uint8_t* p
     uint64_t n
     int64_t row

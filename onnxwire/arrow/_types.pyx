@@ -21,7 +21,10 @@ def tensor_type(number):
 
 
 cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, const Message* message) except -1:
-    """Add the columns type, shape and dims of a value. field: the field of its TypeProto; types: the cache."""
+    """Add the type, shape and dims of a value to three adjacent columns.
+
+    types: the cache. column: the first column. field: the field of `message` that contains the TypeProto.
+    """
     cdef Message type
     cdef CachedType* cached = NULL
     cdef const Slot* slot = &message.slots[field.slot]
@@ -38,7 +41,7 @@ cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, c
             return add_list(column + 2, cached.row)
     walk.child(message, field, &type)
     read_type(walk, &types.names, column, &type)
-    # A type with repaired strings is not cached, so that its strings are counted for each value.
+    # A type with repaired strings is not cached, so that they are counted for each value with this type.
     if cached != NULL and walk.columns.n_repaired == n_repaired_before:
         cached.p = slot.p
         cached.n = slot.n
@@ -47,7 +50,7 @@ cdef int add_type(Walk walk, Types* types, Column* column, const Field* field, c
 
 
 cdef inline uint64_t hash_of(const uint8_t* p, uint64_t n) noexcept nogil:
-    """Return a hash of bytes: multiplicative hashing of 8 bytes at a time, by 2**64 divided by the golden ratio."""
+    """Return a multiplicative hash of bytes; the factor is 2**64 divided by the golden ratio."""
     cdef uint64_t hash = n
     cdef uint64_t i
     for i in range(n >> 3):
@@ -59,7 +62,7 @@ cdef inline uint64_t hash_of(const uint8_t* p, uint64_t n) noexcept nogil:
 
 
 cdef int read_type(Walk walk, Texts* names, Column* column, const Message* type) except -1:
-    """Add the three columns of a type that is not cached. names: the cached texts of tensor types."""
+    """Add a type that is not cached to the three columns. names: the cached texts of tensor types."""
     cdef Fields* fields = walk.fields
     cdef bint is_dense = has(type, fields.tensor_type)
     cdef Message tensor
@@ -119,9 +122,9 @@ cdef int add_shape(Walk walk, Column* column, const Message* tensor, const Field
 
 
 cdef object type_text(Walk walk, const Message* type, int depth):
-    """Return a type as bytes, such as `seq(tensor(float))`; None for a TypeProto without a type.
+    """Return the text of a type as bytes, such as `seq(tensor(float))`; None for a TypeProto without a value.
 
-    depth: the nesting depth of the TypeProto. Raises DecodeError if it exceeds the limit.
+    depth: the nesting depth of the TypeProto. Raises DecodeError if the depth exceeds MAX_DEPTH, or for damaged bytes.
     """
     cdef Message type_message
     cdef Message element_type

@@ -10,7 +10,7 @@ cdef struct Scope:
     # An open graph or function of the walk.
     const Message* message
     StringView path
-    int64_t node             # the index of the node that contains the inner graph that was entered last; 0 before
+    int64_t node             # the index of the node that contains the inner graph that was entered last; initially 0
     Scope* outer             # the scope whose node has this graph in an attribute, or NULL
     int32_t level            # the level of the scope's definitions in TextNames; -1 until they are read
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """A walk over the messages of a document, without a Python object for each message.
 
-A message consists of one or several spans, and the slots that `scan_slots` fills. So the rules of presence, oneofs,
+A `Message` has one or several spans, and the slots that `scan_slots` fills. So the rules of presence, oneofs,
 merged messages and unknown fields are the same as in views.
 """
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -23,10 +23,10 @@ cdef const char* EMPTY_TEXT = ""
 
 
 cdef class Walk:
-    """A walk over the messages of a document that adds to columns.
+    """A walk over the messages of a document that adds values to columns.
 
-    program: the fields that the walk follows. columns: the columns that it adds to. has_file_offsets: whether offsets
-    in the document are those of the caller's file.
+    program: the fields that the walk follows, and the source of each column. columns: the columns that the walk fills.
+    has_file_offsets: whether offsets in the document are those of the caller's file.
     """
 
     @critical_section
@@ -145,7 +145,7 @@ cdef class Walk:
         damage.at = p
         raise damage_error(self.document, damage, self.document.end)
 
-    # --- texts that the document does not contain
+    # --- values that the document does not contain
 
     cdef int add_c_string(self, Values* values, const char* text) except -1:
         """Add a copy of a NUL-terminated string of UTF-8."""

@@ -1,4 +1,4 @@
-"""Dask DataFrames of a table of many models, read by the workers of a Dask cluster."""
+"""Dask DataFrames of a table of many models, which Dask's workers read."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def read(paths: Iterable[str | os.PathLike[str]], table: str, *, batch: int = 16) -> ray.data.Dataset:
     """Make a Ray Dataset of a table of many models, with a column `model`.
 
-    paths: paths of models, valid on the workers. table: a name as for `to_arrow`. batch: the number of models that are
-    read into one Arrow table.
+    paths: paths of models, valid on the workers. table: a name as for `to_arrow`. batch: the maximum number of models
+    that are read into one Arrow table.
     Models are read when the data set is used, which raises the errors of `to_arrow`.
     Raises FieldValueError for an unknown table, MissingPackageError without Ray.
     """

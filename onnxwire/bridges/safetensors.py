@@ -1,4 +1,7 @@
-"""Read initializers from .safetensors files and write them. Of payloads, only typed fields are read into memory."""
+"""Assign tensors of .safetensors files to TensorProtos, and write initializers to such files.
+
+Of payloads, only typed fields are read into memory.
+"""
 
 from __future__ import annotations
 
@@ -62,14 +65,15 @@ def to_safetensors(
     """Write the initializers of the main graph to a .safetensors file atomically. Return its size in bytes.
 
     names: the names of the initializers to write, by default all. metadata: the metadata of the file. progress: called
-    with the bytes written so far and their total. The model is not changed.
+    with the number of bytes written so far and the size of the file. The model is not changed.
     Payloads are copied from file to file; only those of typed fields, such as float_data, are read into memory, one at
     a time. Tensors are sorted by decreasing element size, so that each begins at a multiple of its element size.
     Raises TensorError for tensors that the format can't store: strings, COMPLEX128, INT4, UINT4, INT2, UINT2, elements
-    of 4 or 6 bits that do not fill the last byte, chunks (`segment`), sparse tensors, and names that are missing,
-    duplicate, reserved or not valid UTF-8, for tensors with invalid payloads, and for a header of more than 100 MB;
-    FieldTypeError for arguments of wrong types, such as metadata other than str; FieldTextError for lone surrogates in
-    the metadata; SaveError and SourceError like `save`.
+    of 4 or 6 bits that do not fill the last byte, chunks (`segment`), sparse tensors, and tensors with an empty,
+    duplicate, reserved or invalid name; also for entries of `names` that no initializer has, for invalid tensors, and
+    for a header of more than 100 MB. Raises FieldTypeError if `model` is not a ModelProto, `names` is a str, or the
+    metadata has a key or value that is not a str; FieldTextError for lone surrogates in the metadata; SaveError and
+    SourceError like `save`.
     Source: https://github.com/huggingface/safetensors, "Format".
     """
     snapshot = ModelProto()
@@ -114,12 +118,12 @@ def from_safetensors(
     names: the names of the initializers, or a mapping from them to names in the file; by default all names that the
     model and the file have. Other tensors of the file are ignored, and no initializer is added. Types and shapes become
     those of the file.
-    Only the header is read. If the file is in the model's folder or below it, it becomes external data of the model,
-    and `save` does not change that by default. A payload of any other file, or with refer_to_file=False, becomes
-    raw_data, which stays in the mapped file until `save` copies it from file to file.
+    Only the header is read. If the file is in the model's folder or below it, the initializers refer to it as external
+    data, and by default `save` keeps these references. For any other file, and with refer_to_file=False, payloads
+    become raw_data, which stays in the mapped file until `save` copies it from file to file.
     Raises DecodeError for a file that is damaged or has another format, SourceError for a file that can't be opened,
-    TensorError for a name that the model or the file lacks or that two initializers have, and FieldTypeError for
-    arguments of wrong types; the model is then unchanged.
+    TensorError for a name that the model or the file lacks or that two initializers have, and FieldTypeError if `model`
+    is not a ModelProto or `names` is a str; the model is then unchanged.
     """
     tensors = _initializers(model)
     keys = names if isinstance(names, Mapping) else _identity_mapping(tensors if names is None else names)
@@ -269,7 +273,7 @@ def _quote(name: str) -> str:
 
 
 def _open(files: ExternalFiles | None, path: str | os.PathLike[str]) -> tuple[str, str, int, RangeReader]:
-    """Open a file. Return its location in the model's folder (or ""), its name, its size in bytes, and a reader."""
+    """Open a file. Return its location as external data ("" if it can't be), its name, its size, and a reader."""
     folder = None if files is None else files.folder
     if files is not None and folder is not None:
         # A file that can't be external data, for any reason, is opened below.
@@ -287,7 +291,10 @@ def _range_reader_of(document: Document) -> RangeReader:
 
 
 def _initializers(model: ModelProto) -> dict[str, TensorProto]:
-    """Return the initializers of the main graph by name. Raises FieldTypeError, and TensorError for equal names."""
+    """Return the initializers of the main graph by name.
+
+    Raises FieldTypeError if `model` is not a ModelProto, and TensorError for equal names.
+    """
     if not isinstance(model, ModelProto):
         raise FieldTypeError(f"expected a ModelProto of onnxwire, not {type(model).__name__}")
     initializers: dict[str, TensorProto] = {}

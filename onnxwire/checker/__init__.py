@@ -1,4 +1,4 @@
-"""Checks documents against the rules of the ONNX IR. Each module of `rules/` registers the rules of one scope by id."""
+"""Checks documents against the rules of the ONNX IR. Each module of `rules/` implements rules about one subject."""
 
 from onnxwire.checker._problem import Problem
 from onnxwire.checker.problems import Problems

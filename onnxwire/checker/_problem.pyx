@@ -93,7 +93,7 @@ cdef class Problem:
 
 @critical_section
 def make_problem(str rule, str severity, finding, int64_t row, int64_t offset):
-    """Return the problem of one row of a finding; offset: -1 for None."""
+    """Return the problem of one row of a `Finding` (facts.py). offset: -1 for None."""
     cdef Problem problem = Problem.__new__(Problem)
     problem.rule = rule
     problem.severity = severity
@@ -103,5 +103,5 @@ def make_problem(str rule, str severity, finding, int64_t row, int64_t offset):
     return problem
 
 
-# Pickles and reprs use the public module.
+# Pickles, and the repr of the class, contain the public module.
 (<PyTypeObject*>Problem).tp_name = b"onnxwire.Problem"

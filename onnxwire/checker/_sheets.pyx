@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Allocates and grows the columns of sheets."""
+"""Allocates, initializes, grows and frees the columns of sheets."""
 from libc.string cimport memset
 
 from onnxwire.engine.memory cimport free, malloc
@@ -7,7 +7,7 @@ from onnxwire.index.interning cimport grow_array
 
 cdef enum:
     BATCH_ROWS = 256       # rows that are initialized at a time
-    MAX_GROWTH = 8         # a sheet or list grows at most by this factor at once
+    MAX_GROWTH = 8         # maximum estimated capacity, as a multiple of the present capacity
 
 
 cdef int32_t next_capacity(int32_t capacity, const Sheet* parents, int32_t row, const uint8_t* at) noexcept nogil:

@@ -1,8 +1,8 @@
-"""Finds the nodes and tensors that have an effect on an output of a graph or function.
+"""Finds the nodes and initializers that have no effect on any output of a graph or function.
 
-A value that is read but whose elements are ignored has no effect: an input of Shape and Size, of a product with a
-constant zero, of Gemm with a factor of zero, of a function that does not read it, or of a node in a branch that a
-constant condition does not select.
+A value that is read but whose elements are ignored has no effect: an input of Shape or Size, of a product with a
+constant zero, of Gemm with a factor of zero, of a call of a function that does not read it, or of a node in a branch
+that a constant condition does not select.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Liveness:
         self.is_dead_tensor[live_tensors[live_tensors >= 0]] = False
 
     def _are_in_skipped_branches(self, dataflow: Dataflow, scopes: Scopes) -> Any:
-        """Return whether each node is in a branch of an If that its constant condition does not select."""
+        """Return whether each node is directly in a branch of an If that its constant condition does not select."""
         facts = self._facts
         is_if = facts.are_among(facts.NodeProto.op_type, ("If",))
         is_first = np.arange(dataflow.inputs.n) == facts.NodeProto.first("input")[dataflow.inputs.parent]
@@ -78,7 +78,7 @@ class Liveness:
     def _are_used_outside_nodes(self) -> Any:
         """Return whether each string, by id, names an output, or is the key or value of any StringStringEntryProto.
 
-        Such entries name values in training bindings and quantization annotations. Those of other fields are included.
+        Such entries name values in training bindings and quantization annotations. Entries of other fields count, too.
         """
         facts = self._facts
         is_used = np.zeros(facts.columns.text_count(), bool)

@@ -1,4 +1,4 @@
-"""Tests constant inputs and attributes of operators of networks, such as convolution, quantization, attention.
+"""Tests inputs and attributes of operators of networks, such as convolution, quantization, attention.
 
 This module has further inspectors (see constant_inputs.py), for operators of ONNX and of com.microsoft.
 Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
@@ -117,7 +117,7 @@ def _test_scales(call: Call) -> Faults:
 
 
 def _test_convolution(call: Call) -> Faults:
-    """Test that rank and kernel_shape of a convolution fit its weights, and that its lists fit its rank."""
+    """Test that a convolution's rank and kernel_shape fit the weights, and that its list attributes fit the rank."""
     ranks = {len(value.shape) for value in call.inputs[:2] if value.shape is not None and not value.is_lower_bound}
     if len(ranks) > 1:
         yield ARGUMENT, "a kernel of another rank than its input"
@@ -148,7 +148,7 @@ def _test_window_lists(call: Call) -> Faults:
 
 
 def _test_search(call: Call) -> Faults:
-    """Test the length, beams and sequences of BeamSearch and similar operators.
+    """Test max_length of BeamSearch and similar operators, and num_return_sequences against num_beams.
 
     These operators allocate the memory of all steps before the first one.
     """
@@ -161,7 +161,7 @@ def _test_search(call: Call) -> Faults:
 
 
 def _test_heads(call: Call) -> Faults:
-    """Test the numbers of heads, the sizes of the projections and the past length of attention."""
+    """Test the numbers of heads, the sizes of the projections and past_sequence_length of attention operators."""
     heads, kv_heads = call.int("q_num_heads", 0), call.int("kv_num_heads", 0)
     heads = heads or (call.int("num_heads", 0) if kv_heads else 0)
     if kv_heads > 0 and heads % kv_heads:

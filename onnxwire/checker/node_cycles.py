@@ -18,7 +18,7 @@ def find_cycles(facts: Facts) -> list[list[int]]:
     """Return sets of nodes of a graph that depend on each other, as ascending rows; sets are sorted by their first row.
 
     The inputs of nodes in a nested graph count as inputs of the node that owns the graph. Sorted graphs have no cycles.
-    The nodes of functions are not searched.
+    Nodes that are directly in a function are not searched.
     """
     scopes = facts.derive(Scopes)
     if not ((scopes.uses == PRODUCED_LATER) | (scopes.uses == PRODUCED_AFTER_OWNER)).any():
