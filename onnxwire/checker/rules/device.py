@@ -49,7 +49,7 @@ RULES = {
             lambda entry: entry.configuration_id == EMPTY,
             "the entry has no configuration_id; name a device configuration of the model",
         ),
-        # The configurations of a model are known, but not those of a standalone graph.
+        # The configurations of a model are known, but not those that a standalone graph or node refers to.
         "device-node-config-id-known": (
             lambda entry: (
                 (entry.facts.root == "ModelProto")
@@ -94,7 +94,7 @@ RULES = {
                 "rank": lambda dim: _spec_column(dim, dim.derive(Shardings).rank, -1),
             },
         ),
-        # Where the rank is known, a negative axis counts as the same axis counted from the front.
+        # If the rank is known, a negative axis is the same axis as its nonnegative equivalent.
         "device-sharded-axis-unique": (
             lambda dim: repeats(dim.parent, dim.derive(Shardings).axis, where=dim.has("axis")),
             "axis {axis} is also the axis of an earlier sharded dimension; merge the two",
@@ -152,10 +152,10 @@ RULES = {
 class Shardings:
     """Columns for ShardingSpecProto and ShardedDimProto, by `facts.derive(Shardings)`.
 
-    For each ShardingSpecProto: node: the row of the node, or -1. devices: num_devices of the configuration, -1 if
-    unknown. rank: the rank of the tensor, -1 if unknown.
-    For each ShardedDimProto: axis: the axis, counted from the front where the rank is known. is_outside: whether the
-    tensor does not have the axis. size: the size of the axis, -1 if unknown.
+    For each ShardingSpecProto: node: the row of the node that contains it, or -1. devices: num_devices of the
+    configuration, -1 if unknown. rank: the rank of the tensor, -1 if unknown.
+    For each ShardedDimProto: axis: the axis, made nonnegative if the tensor has it and the rank is known. is_outside:
+    whether the rank is known and the tensor does not have the axis. size: the size of the axis, -1 if unknown.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -175,7 +175,10 @@ class Shardings:
 
 
 def _device_counts(facts: Facts) -> Rows:
-    """Return num_devices of the configuration that each NodeDeviceConfigurationProto names, or -1."""
+    """Return num_devices of the configuration that each NodeDeviceConfigurationProto names.
+
+    -1 if the model does not have the configuration, or num_devices is not positive.
+    """
     entries, configurations = facts.NodeDeviceConfigurationProto, facts.DeviceConfigurationProto
     positions = facts.join(
         (np.zeros(entries.n, np.int64), entries.configuration_id),
@@ -188,9 +191,9 @@ def _device_counts(facts: Facts) -> Rows:
 def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
     """Return the known shapes of the values names[i], as seen from the nodes nodes[i]: (ranks, first dims, sizes).
 
-    ranks: the rank of each value, -1 if unknown. first dims: the index in `sizes` of the first dim. sizes: the dims
-    of all shapes and tensors of the document, -1 for an unknown dim. The description of a value is in the graph or
-    function that defines it.
+    ranks: the rank of each value, -1 if unknown. first dims: the index in `sizes` of each value's first dim. sizes: the
+    dims of all shapes, tensors and sparse tensors of the document, -1 for an unknown dim. A shape is looked up by name
+    in the ValueInfoProtos and initializers of the graph or function that defines the value.
     """
     ranks_of_names, first_dims = np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int64)
     if not len(nodes):
@@ -233,9 +236,10 @@ def _shapes(facts: Facts, nodes: Rows, names: Rows) -> tuple[Rows, Rows, Rows]:
 
 
 def _defining_scopes(facts: Facts, nodes: Rows, names: Rows) -> Rows:
-    """Return the graphs or functions that define inputs and outputs of nodes, numbered as in `Scopes.defining_scopes`.
+    """Return the graph or function that defines the value names[i] of the node nodes[i], for each i.
 
-    A name that no scope defines, or that is neither input nor output of the node, gets the scope of the node.
+    They are numbered as in `Scopes.defining_scopes`. A name that no graph or function defines, or that is neither input
+    nor output of the node, gets the graph or function that contains the node.
     """
     scopes, sheet = facts.derive(Scopes), facts.NodeProto
     node_scopes = np.where(sheet.under("FunctionProto.node"), sheet.parent + facts.GraphProto.n, scopes.node_graph)
@@ -264,7 +268,7 @@ def _are_listed(left: tuple[Rows, Rows], right: tuple[Rows, Rows]) -> Rows:
 
 
 def _all_of(parents: Rows, meets_condition: Rows, n: int) -> Rows:
-    """Return whether each of n parents has children, and all of them meet a condition."""
+    """Return whether each of n parents has children that all meet a condition. parents: the parent of each child."""
     result = np.zeros(n, bool)
     result[parents] = True
     result[parents[~meets_condition]] = False
@@ -329,7 +333,10 @@ def _is_unused(specs: Sheet) -> Rows:
 
 
 def _is_unknown_device(elements: List) -> Rows:
-    """Return whether each entry of a device list is neither a device of the configuration nor a group."""
+    """Return whether each entry of a device list is neither a device of the configuration nor the key of a group.
+
+    If num_devices is unknown, every nonnegative number counts as a device.
+    """
     devices = elements.derive(Shardings).devices[elements.parent]
     is_device = (elements.value >= 0) & ((devices < 0) | (elements.value < devices))
     is_group = _are_listed((elements.parent, elements.value), elements.derive(_group_keys))
@@ -338,7 +345,10 @@ def _is_unknown_device(elements: List) -> Rows:
 
 
 def _is_unknown_member(members: List) -> Rows:
-    """Return whether each member of a group is not a device of the configuration."""
+    """Return whether each member of a group is not a device of the configuration.
+
+    If num_devices is unknown, every nonnegative number counts as a device.
+    """
     specs = members.facts.IntIntListEntryProto.parent_under("ShardingSpecProto.index_to_device_group_map")
     devices = np.append(members.derive(Shardings).devices, -1)[specs][members.parent]
     is_unknown: Rows = (members.value < 0) | ((devices >= 0) & (members.value >= devices))
@@ -359,7 +369,7 @@ def _divided_sizes(splits: Sheet) -> Rows:
 
 @rule("device-shard-dim-matches-tensor", "SimpleShardedDimProto")
 def shard_dim_matches_tensor(facts: Facts) -> Iterator[Finding]:
-    """Yield axes whose dim_values are all known and whose product is not the size of the axis."""
+    """Yield axes of known size whose dim_values are all known and have another product than that size."""
     dims, splits = facts.ShardedDimProto, facts.SimpleShardedDimProto
     rows = _rows_in(splits, "ShardedDimProto.simple_sharding")
     parents, dim_values = splits.parent[rows], splits.dim_value[rows]

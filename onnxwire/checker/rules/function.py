@@ -1,4 +1,4 @@
-"""Rules of local functions: identity, parameters, body, calls of other functions."""
+"""Rules of local functions: identity, parameters, body, imports, value_info, calls of functions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ RULES = {
         ),
         "function-domain-not-default": (
             lambda function: function.has("domain") & (normalized_domains(function.facts, function.domain) == EMPTY),
-            "function {name!r} is in the default domain, which is that of the standard operators; move it to one of "
-            "its own",
+            "function {name!r} is in the default domain, which is that of the standard operators; move it to another "
+            "domain",
         ),
         "function-id-unique": (
             lambda function: _is_repeated(function.facts),
@@ -99,7 +99,7 @@ RULES = {
             ),
             "the attribute parameter {name!r} has the name of an input or output of the function; rename one of them",
         ),
-        # `attribute-scalar-value-present` reports absent numbers and strings, which are read as 0 and empty.
+        # `attribute-scalar-value-present` reports absent numbers and strings, which are read as 0 and the empty string.
         "function-attribute-proto-has-value": [
             (
                 lambda attribute: _is_default(attribute) & (attribute.ref_attr_name != EMPTY),
@@ -189,7 +189,7 @@ RULES = {
 
 
 def _is_repeated(facts: Facts, *more_columns: Any) -> Any:
-    """Return whether each function of a model has the same domain, name and other columns as an earlier function."""
+    """Return whether each function of a model has the domain, name and `more_columns` of an earlier function."""
     functions = facts.FunctionProto
     is_repeated = repeats(functions.edge, normalized_domains(facts, functions.domain), functions.name, *more_columns)
     return functions.under("ModelProto.functions") & (functions.name != EMPTY) & is_repeated
@@ -222,9 +222,10 @@ def _uncovered_nodes(facts: Facts) -> Any:
 
 @rule("function-domain-imported", "FunctionProto", "NodeProto")
 def domain_imported(facts: Facts) -> Iterator[Finding]:
-    """Yield calls of functions whose domain the calling model or function does not import.
+    """Yield calls of functions if the calling model or function does not import the domain of the called function.
 
-    Of the nodes of one domain in a calling function, only the first is tested.
+    Of the nodes of one domain in a calling function, only the first is tested. Calls by the model are tested only if
+    it imports a domain.
     """
     nodes, callees = facts.NodeProto, facts.derive(Calls).function
     rows = facts.derive(_uncovered_nodes)
@@ -241,7 +242,7 @@ def domain_imported(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_direct(elements: List) -> Any:
-    """Return whether each input or output of nodes is directly in a function and not in a nested graph."""
+    """Return whether the node of each input or output is directly in a function and not in a nested graph."""
     return elements.facts.NodeProto.under("FunctionProto.node")[elements.parent]
 
 
@@ -300,11 +301,11 @@ def no_recursion(facts: Facts) -> Iterator[Finding]:
 
 @rule("function-opset-compatible", "FunctionProto", "NodeProto")
 def opset_compatible(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes of functions whose operator differs in another imported version of its domain.
+    """Yield nodes of functions whose operator is defined differently in another imported version of its domain.
 
-    A function's version is compared with the model's, or with that of the first function that imports the domain; of
-    several versions, the highest is used. Operators that ONNX does not define are skipped, since their definitions are
-    unknown. Each operator is reported once for each function.
+    The version that a function imports is compared with the model's, or, if the model does not import the domain, with
+    that of the first function that does; of several versions, the highest is used. Operators that `facts.operators`
+    does not define are skipped. Each operator is reported once for each function.
     """
     nodes, imports, function_imports = facts.NodeProto, facts.OperatorSetIdProto, facts.derive(Imports)
     model_imports = true_rows(imports.under("ModelProto.opset_import"))

@@ -1,4 +1,4 @@
-"""Rules of graphs: names and their definitions, node order, initializers, quantization annotations."""
+"""Rules of graphs: names, definitions of values, value_info, node order, initializers, quantization annotations."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def is_nested(facts: Facts, graphs: Any) -> Any:
 
 
 def _graphs_of(elements: List) -> Any:
-    """Return the graph of each input or output of nodes, -1 if the node is directly in a function."""
+    """Return the graph that has the node of each input or output, -1 if the node is not directly in a graph."""
     return elements.derive(Scopes).node_graph[elements.parent]
 
 
@@ -264,7 +264,7 @@ def _refers_to(inputs: List, meaning: int) -> Any:
 
 
 def _is_defined_as(outputs: List, flag: int) -> Any:
-    """Return whether the name of each node output has an earlier meaning. flag: a flag of scopes.py, such as IS_NODE.
+    """Return whether each node output has a flag of scopes.py, such as IS_NODE: its name is also defined elsewhere.
 
     False for nodes directly in a function.
     """
@@ -275,10 +275,9 @@ def _is_defined_as(outputs: List, flag: int) -> Any:
 
 
 def _is_initializer_defined_as(sheet: Any, flag: int, nested: bool) -> Any:
-    """Return whether the name of each initializer has an earlier meaning.
+    """Return whether each initializer has a flag of scopes.py, such as IS_INPUT: its name is also defined elsewhere.
 
-    flag: a flag of scopes.py, such as IS_INPUT. nested: whether to select initializers of nested graphs, or those of
-    other graphs.
+    nested: True to test only initializers of nested graphs, False to test only those of other graphs.
     """
     is_dense = sheet.type_name == "TensorProto"
     scopes = sheet.derive(Scopes)
@@ -288,7 +287,7 @@ def _is_initializer_defined_as(sheet: Any, flag: int, nested: bool) -> Any:
 
 
 def _is_undefined_output(infos: Any) -> Any:
-    """Return whether each ValueInfoProto is a graph output that the graph does not define."""
+    """Return whether each ValueInfoProto is a graph output that is not a value of the graph."""
     meanings = infos.derive(Scopes).output_meanings
     # A training algorithm and the main graph share one namespace.
     is_main_value = (meanings == OUTER) & _is_algorithm(infos.facts, infos.parent_under("GraphProto.output"))
@@ -306,7 +305,7 @@ def sparse_names(facts: Facts) -> Any:
 
 
 def _is_quantization_entry(entries: Any) -> Any:
-    """Return whether each entry names a parameter of quantization."""
+    """Return whether each entry is in a quantization annotation."""
     return entries.under("TensorAnnotation.quant_parameter_tensor_names")
 
 
@@ -320,7 +319,7 @@ def _is_value_name(facts: Facts) -> Any:
 
 @rule("graph-acyclic", "NodeProto")
 def acyclic(facts: Facts) -> Iterator[Finding]:
-    """Yield the first node of each set of nodes that depend on each other."""
+    """Yield the first node of each set of nodes that depend on each other, and nodes that read their own outputs."""
     nodes = facts.NodeProto
     messages = {}
     for members in find_cycles(facts):
@@ -396,7 +395,7 @@ def _is_of_function(facts: Facts, rows: Any) -> Any:
     """Return whether each of some rows of value_info in graphs describes a value of one of the model's functions.
 
     Functions have no value_info before IR version 10, so PyTorch's exporter and onnx-ir put it into the model's graph,
-    under names `domain::function/value`, and read it from there.
+    under names `domain::function/value`. From IR version 10 on, all results are False.
     """
     infos, functions = facts.ValueInfoProto, facts.FunctionProto
     if not functions.n or (facts.declared_ir_version or 0) >= 10:
@@ -410,7 +409,7 @@ def _is_of_function(facts: Facts, rows: Any) -> Any:
 
 
 def _unknown_value_infos(facts: Facts) -> Any:
-    """Return the rows of value_info in graphs that describe no value."""
+    """Return the rows of value_info in graphs that break `graph-value-info-known-name`."""
     infos, meanings = facts.ValueInfoProto, facts.derive(Scopes).value_info_meanings
     graphs = infos.parent_under("GraphProto.value_info")
     is_value = is_one_of(meanings, (INPUT, INITIALIZER, NODE)) | ((meanings == OUTER) & _is_algorithm(facts, graphs))
@@ -419,7 +418,7 @@ def _unknown_value_infos(facts: Facts) -> Any:
 
 
 def _value_infos_of_io(facts: Facts) -> list[tuple[int, int]]:
-    """Return the rows of value_info that name an input or output, each with the row of that input or output."""
+    """Return the rows of value_info that name an input or output of their graph, each with the row of the latter."""
     infos, declared = facts.ValueInfoProto, facts.derive(DeclaredTypes)
     rows = true_rows(declared.is_info & (infos.name != EMPTY))
     pairs = []
@@ -436,7 +435,7 @@ def _value_infos_of_io(facts: Facts) -> list[tuple[int, int]]:
 
 @rule("graph-value-info-contradiction", "ValueInfoProto")
 def value_info_contradiction(facts: Facts) -> Iterator[Finding]:
-    """Yield value_info whose type or shape differs from that of the input, output or initializer of the same name."""
+    """Yield value_info that contradicts the type or shape of the input, output or dense initializer of its name."""
     infos, declared, tensors = facts.ValueInfoProto, facts.derive(DeclaredTypes), facts.TensorProto
     messages = {}
 

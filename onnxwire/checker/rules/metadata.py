@@ -28,7 +28,7 @@ _FORMER_KEYS = {
     "license_url": "model_license",
     "converted_from": "producer_name",
 }
-# Patterns are compiled when a document has a text that is tested. A prefix is a name before a dot.
+# Patterns are strings, which are compiled when a text is tested for the first time. A prefix is a name before a dot.
 _PREFIX = r"[A-Za-z][A-Za-z0-9_-]*\.[A-Za-z0-9_-]"
 
 # Keys and values for images; their case is ignored.
@@ -97,7 +97,7 @@ RULES = {
 
 
 def _unqualified_keys(entries: Sheet) -> Rows:
-    """Return the entries of metadata whose key is neither a standard key nor a former one, and has no prefix."""
+    """Return the entries of metadata whose key is not empty, standard or obsolete, and has no prefix."""
     facts = entries.facts
     is_custom = entries.under(_MODEL_FIELD, *_NESTED_FIELDS) & ~facts.are_among(
         entries.key, ("", *_STANDARD_KEYS, *_FORMER_KEYS)
@@ -113,12 +113,12 @@ def _wrong_values(entries: Sheet, key: str, accepts: Callable[[str], bool]) -> R
 
 
 def _is_list(text: str) -> bool:
-    """Return whether a text is a list of names separated by commas."""
+    """Return whether a text is a list of names separated by commas, without semicolons and line feeds."""
     return all(name.strip() for name in text.split(",")) and not re.search(r"[;\n]", text)
 
 
 def _is_license(text: str) -> bool:
-    """Return whether a text is a URL or names a license."""
+    """Return whether a text is a URL or begins with a well-known license name."""
     return re.fullmatch(_URL, text.strip()) is not None or re.match(_LICENSE, text) is not None
 
 
@@ -138,7 +138,7 @@ def _has_image(facts: Facts) -> bool:
 
 @rule("metadata-image-present", "ModelProto", "TypeProto")
 def image_present(facts: Facts) -> Iterator[Finding]:
-    """Yield the model if it has images and does not describe their pixels."""
+    """Yield the model if a value is an image and metadata_props lacks a key of `_IMAGE_VALUES`."""
     if facts.derive(_has_image):
         present_keys = set(facts.derive(_image_entries)[1])
         missing_keys = [key for lower_key, key in _IMAGE_KEYS.items() if lower_key not in present_keys]
@@ -152,7 +152,7 @@ def image_present(facts: Facts) -> Iterator[Finding]:
 
 @rule("metadata-image-value-known", "StringStringEntryProto")
 def image_value_known(facts: Facts) -> Iterator[Finding]:
-    """Yield entries about pixels whose value is not in the vocabulary."""
+    """Yield entries whose key is in `_IMAGE_VALUES` and whose value is not listed there. Case is ignored."""
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_image_entries)
     messages = {}
@@ -166,7 +166,10 @@ def image_value_known(facts: Facts) -> Iterator[Finding]:
 
 @rule("metadata-image-case-insensitive", "StringStringEntryProto")
 def image_case_insensitive(facts: Facts) -> Iterator[Finding]:
-    """Yield keys of images that differ only in case; `metadata-model-key-unique` reports equal ones."""
+    """Yield keys of images that differ only in case from an earlier key.
+
+    `metadata-model-key-unique` reports equal keys.
+    """
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_image_entries)
     numbers = {lower_key: number for number, lower_key in enumerate(dict.fromkeys(keys))}
@@ -179,7 +182,7 @@ def image_case_insensitive(facts: Facts) -> Iterator[Finding]:
 
 @rule("metadata-image-key-known", "StringStringEntryProto")
 def image_key_known(facts: Facts) -> Iterator[Finding]:
-    """Yield keys of images that are not in the vocabulary."""
+    """Yield entries whose key begins with "Image." and is not in `_IMAGE_VALUES`. Case is ignored."""
     entries = facts.StringStringEntryProto
     rows, keys = facts.derive(_image_entries)
     yield entries.at(

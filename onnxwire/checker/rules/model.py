@@ -1,4 +1,4 @@
-"""Rules of the model as a whole, and of fields that many message types have."""
+"""Rules of the model as a whole, of unknown fields, and of fields that many message types have."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from onnxwire.checker.facts import (
 from onnxwire.checker.registry import rule
 from onnxwire.io.save import INLINE_LIMIT
 
-# Patterns are compiled when a document has a text that is tested.
+# Patterns are strings, which are compiled when a text is tested for the first time.
 _REVERSE_DNS = r"[A-Za-z][A-Za-z0-9-]*(\.[A-Za-z0-9_-]+)+"
 _MARKUP = r"</?[A-Za-z][A-Za-z0-9]*(\s[^<>]*)?/?>|<!--"
-_NO_IDENTIFIER = "the name {name!r} is not a C90 identifier; use letters, digits and _, and begin with no digit"
+_NO_IDENTIFIER = "the name {name!r} is not a C90 identifier; use letters, digits and _, and do not begin with a digit"
 _NEEDS_IR_11 = "device configurations need IR version 11, but the IR version is {facts.ir_version}"
 
-# Numbers of withdrawn fields, by type.
+# Numbers of withdrawn fields, by message type.
 _RESERVED: dict[str, tuple[int, ...]] = {
     "AttributeProto": (12, 16, 17, 18, 19),
     "GraphProto": (3, 4, 6, 7, 8, 9),
     "FunctionProto": (2, 3),
     "TypeProto.Opaque": (3,),
 }
-# The numbers of fields of closed enums. A value outside the enum makes the record an unknown field, and other rules
-# report the value.
+# Numbers of fields of closed enums, by message type. A value outside the enum makes the record an unknown field, and
+# other rules report the value.
 _ENUM_FIELDS: dict[str, tuple[int, ...]] = {"AttributeProto": (20,), "TensorProto": (14,), "OperatorProto": (3,)}
 
 RULES = {
@@ -108,7 +108,7 @@ RULES = {
             _NO_IDENTIFIER,
         )
     },
-    # The name of a value is reported at the node that produces it, not at each use.
+    # The name of a node output is reported at the node that produces it, not at each use.
     "NodeProto.output": {
         "name-c90-identifier": (
             lambda output: _is_invalid_name(output, output.value),
@@ -147,7 +147,7 @@ def _has_number(records: UnknownFields, numbers: dict[str, tuple[int, ...]]) -> 
 
 
 def _is_early_function_field(records: UnknownFields) -> Any:
-    """Return whether each record is a field of a function that IR versions up to 7 allow: since_version or status."""
+    """Return whether each record is in a function and the IR version allows since_version and status (7 or less)."""
     is_early = (records.facts.ir_version or LATEST_IR_VERSION) <= 7
     return records.under("FunctionProto") & is_early
 
@@ -197,7 +197,7 @@ def _text_lists(facts: Facts) -> Iterator[Any]:
 
 @rule("doc-string-no-html")
 def doc_string_no_html(facts: Facts) -> Iterator[Finding]:
-    """Yield documentation with HTML or other markup."""
+    """Yield messages whose doc_string has HTML or other markup with tags."""
     has_bracket = (facts.traits & HAS_ANGLE_BRACKET).astype(bool)
     if not has_bracket.any():
         return

@@ -44,8 +44,8 @@ RULES = {
     ("NodeProto", "NodeProto.domain"): {
         "node-domain-default-alias": (
             lambda node: _uses_alias(node),
-            "the domain is given as ai.onnx and imported as the empty name, which some tools do not treat as the same "
-            "domain; leave it empty",
+            "the node has domain 'ai.onnx', but the model imports the default domain as '', and some tools treat these "
+            "as two domains; leave the domain of the node empty",
         ),
         "node-domain-before-ir3": (
             lambda node: node.domain != EMPTY,
@@ -87,7 +87,7 @@ def _has_named_output(nodes: Sheet) -> Any:
 
 
 def _has_repeated_name(nodes: Sheet) -> Any:
-    """Return whether another node, in any graph, has the same name as each node; False without a name."""
+    """Return whether another node, in any graph or function, has the name of each node; False without a name."""
     counts = np.bincount(nodes.name)
     counts[EMPTY] = 0
     return counts[nodes.name] > 1
@@ -111,7 +111,7 @@ class Calls:
         candidate_nodes = true_rows(is_name[nodes.op_type])
         if not len(candidate_nodes):
             return
-        # In reverse order, so that the first of several functions with one identity is called.
+        # In reverse order, so that the first of several functions with the same domain, name and overload is called.
         identities = {
             identity: row
             for row, *identity_parts in zip(
@@ -164,7 +164,10 @@ def _uses_alias(nodes: Sheet) -> Any:
 
 
 def _call_counts(facts: Facts, field: str) -> Finding:
-    """Return a finding about calls with more inputs or outputs than the function declares; field: input or output."""
+    """Return a finding about calls with more inputs or outputs than the called function declares.
+
+    field: "input" or "output".
+    """
     nodes, functions = facts.NodeProto, facts.FunctionProto
     callees = facts.derive(Calls).function
     declared_counts = np.append(getattr(functions, field), 0)[callees]
@@ -200,7 +203,7 @@ def _call_attributes(facts: Facts) -> tuple[Any, Any]:
 
 @rule("node-call-attribute-declared", "AttributeProto", "FunctionProto")
 def call_attribute_declared(facts: Facts) -> Iterator[Finding]:
-    """Yield attributes of calls that the function does not declare."""
+    """Yield attributes of calls if the called function does not declare the attribute."""
     attributes, parameters_without_default = facts.AttributeProto, facts.lists("FunctionProto.attribute")
     rows, functions = facts.derive(_call_attributes)
     if not len(rows):
@@ -218,7 +221,7 @@ def call_attribute_declared(facts: Facts) -> Iterator[Finding]:
 
 @rule("node-call-attribute-type", "AttributeProto", "FunctionProto")
 def call_attribute_type(facts: Facts) -> Iterator[Finding]:
-    """Yield attributes of calls whose type differs from that of the function's default."""
+    """Yield attributes of calls if the attribute's default in the called function has another type."""
     attributes = facts.AttributeProto
     rows, functions = facts.derive(_call_attributes)
     defaults = true_rows(attributes.under("FunctionProto.attribute_proto"))

@@ -78,7 +78,7 @@ RULES = {
         ),
         "operator-since-version-present": (
             lambda op: op.since_version <= 0,
-            "operator {op_type!r} has since_version {since_version}; set it to the version of the set that first had "
+            "operator {op_type!r} has since_version {since_version}; set it to the first version of the set that has "
             "the operator",
         ),
     },
@@ -99,7 +99,8 @@ RULES = {
 def domain_present(facts: Facts) -> Iterator[Finding]:
     """Yield a set that has no domain although it is not the default set.
 
-    It is not the default set if it has a function of another domain, or has operators but none that ONNX defines.
+    It is not the default set if it has a function of another domain, or has operators but none that ONNX defines in the
+    default domain.
     """
     sets = facts.OperatorSetProto
     reason = _reason_not_default(facts) if (sets.domain == EMPTY).any() else ""
@@ -123,7 +124,7 @@ def _reason_not_default(facts: Facts) -> str:
 
 
 def _is_malformed(sets: Sheet, field: str, pattern: re.Pattern[str]) -> Any:
-    """Return whether a field of each set is present and does not match a pattern."""
+    """Return whether a field of each set is not empty and does not match a pattern."""
     ids = getattr(sets, field)
     return (ids != EMPTY) & ~sets.facts.matching(lambda text: pattern.fullmatch(text) is not None, ids)
 
@@ -134,7 +135,7 @@ def _set_versions(ops: Sheet) -> Any:
 
 
 def _function_versions(facts: Facts) -> Any:
-    """Return the since_version that FunctionProto had before IR version 8, 0 where there is none."""
+    """Return each function's since_version, a field that was withdrawn in IR version 8; 0 if it is absent."""
     unknown, versions = facts.unknown_fields, np.zeros(facts.FunctionProto.n, np.int64)
     if unknown.n:
         is_version = (
@@ -146,7 +147,7 @@ def _function_versions(facts: Facts) -> Any:
 
 @rule("operator-set-functions-unique", "OperatorSetProto", "FunctionProto")
 def functions_unique(facts: Facts) -> Iterator[Finding]:
-    """Yield repeated functions, and functions that are also operators (of the same version, if they have one)."""
+    """Yield repeated functions, and functions that are also operators (of the function's version, if it has one)."""
     functions, ops = facts.FunctionProto, facts.OperatorProto
     rows = true_rows(functions.under("OperatorSetProto.functions") & (functions.name != EMPTY))
     if not len(rows):
@@ -168,7 +169,10 @@ def functions_unique(facts: Facts) -> Iterator[Finding]:
 
 @rule("operator-set-functions-valid", "OperatorSetProto", "FunctionProto")
 def functions_valid(facts: Facts) -> Iterator[Finding]:
-    """Yield functions that break a rule of functions whose severity is error, each with the first such rule."""
+    """Yield functions that break a rule of scope "function" and severity "error", each with the first such rule.
+
+    _MODEL_DOMAIN_RULES are skipped.
+    """
     functions = facts.FunctionProto
     rows = true_rows(functions.under("OperatorSetProto.functions"))
     if not len(rows):

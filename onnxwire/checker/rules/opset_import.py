@@ -1,4 +1,4 @@
-"""Rules of the operator sets that a model imports."""
+"""Rules of the operator sets that models and functions import."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from onnxwire.checker.registry import rule
 from onnxwire.checker.rules.model import is_reverse_dns
 
 # IR versions, each with the first version of the default operator set that a release with that IR version introduced.
-# All versions before 9 count as introduced with IR version 3.
+# All versions of the set before 9 count as introduced with IR version 3.
 _IR_VERSIONS, _FIRST_OPSETS = np.array((
     (3, -(1 << 63)), (4, 9), (5, 10), (6, 11), (7, 12), (8, 15), (9, 19), (10, 21), (11, 23), (12, 24),
     (13, 25), (14, 28),
 )).T.copy()  # fmt: skip
-_MAX_VERSION = 0x7FFFFFFF  # a version has 31 bits
+_MAX_VERSION = 0x7FFFFFFF  # a version has at most 31 bits
 
 RULES = {
     "ModelProto": {
@@ -50,7 +50,8 @@ RULES = {
         ),
     },
     ("OperatorSetIdProto", "OperatorSetIdProto.domain"): {
-        # An entry that repeats another one of the same owner under the other name of the default domain.
+        # Reports an entry if earlier entries of the same model or function import the default domain, but only under
+        # its other name.
         "opset-import-default-alias": (
             lambda entry: (
                 (_normalized_domain(entry) == EMPTY)

@@ -1,4 +1,4 @@
-"""Rules of security: notes on nodes and tensors that may make a model behave differently after a test."""
+"""Rules of security: notes on nodes and tensors that may make a model behave differently in use than in a test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TREES = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
 _EQUALITIES = {b"BRANCH_EQ", b"BRANCH_NEQ", b"BRANCH_MEMBER"}
 _EQUALITY_NUMBERS = {4, 5, 6}  # of TreeEnsemble: EQ, NEQ, MEMBER
 _UINT8 = 2  # of TensorProto.DataType
-# By TensorProto.DataType: the type of the bits, and the masks of exponent and mantissa.
+# By TensorProto.DataType: the dtype of the bits as integers, and the masks of exponent and mantissa.
 _FLOATS = {1: ("<u4", 0x7F800000, 0x7FFFFF), 10: ("<u2", 0x7C00, 0x3FF), 16: ("<u2", 0x7F80, 0x7F)}
 
 

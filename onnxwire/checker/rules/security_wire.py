@@ -1,6 +1,6 @@
-"""Rules of security: records that readers of protobuf interpret differently.
+"""Rules of security: records that readers of protobuf interpret differently, or that hide bytes.
 
-A check of a model with such records by one reader does not cover the model that another reader runs.
+If one reader checks a model with such records, another reader may run a different model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from onnxwire.checker.wire_records import (
 if TYPE_CHECKING:
     from onnxwire.checker.facts import Facts, Finding
 
-# By rule: the kind of its records, and the message.
+# By rule: the kind of the records that it reports, and the message.
 _TEMPLATES = {
     "security-wire-field-repeated": (
         REPEATED,
@@ -40,8 +40,8 @@ _TEMPLATES = {
     ),
     "security-wire-oneof-repeated": (
         ONEOF,
-        "field {field} follows another member of its oneof: protobuf drops the first, and other readers keep both; "
-        "remove one of them",
+        "field {field} follows another member of its oneof: protobuf drops the earlier one, and other readers keep "
+        "both; remove one of them",
     ),
     "security-wire-type": (
         WIRE_TYPE,
@@ -72,8 +72,8 @@ _TEMPLATES = {
     ),
     "security-wire-packed-parts": (
         MIXED_PACKING,
-        "field {field} has a packed record beside other records, of which some readers use one only; store its numbers "
-        "in one record",
+        "field {field} has a packed record beside other records, and some readers use only one of these records; store "
+        "its numbers in one record",
     ),
     "security-wire-unknown-content": (
         UNKNOWN_CONTENT,

@@ -33,11 +33,11 @@ RULES = {
         ),
         "shape-dim-param-wildcard": (
             lambda dim: dim.facts.are_among(dim.dim_param, "*"),
-            "the dim_param '*' does not mean several dimensions; leave the shape out",
+            "the dim_param '*' does not mean several dimensions; omit the shape if the rank is unknown",
         ),
         "dim-param-c90-identifier": (
             lambda dim: (dim.facts.traits[dim.dim_param] & IDENTIFIER == 0) & (dim.dim_param != EMPTY),
-            "dim_param {dim_param!r} is not a C90 identifier; use letters, digits and _, and begin with no digit",
+            "dim_param {dim_param!r} is not a C90 identifier; use letters, digits and _, and do not begin with a digit",
         ),
     },
     ("TensorShapeProto.Dimension", "TensorShapeProto.Dimension.denotation"): {
@@ -51,9 +51,9 @@ RULES = {
 
 @rule("shape-dim-param-consistent", "TensorShapeProto.Dimension.dim_param", "ValueInfoProto")
 def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
-    """Yield values that prove another size of a dimension variable than an earlier value does.
+    """Yield values that give a dimension variable another size than an earlier value does.
 
-    A value that is described twice, once with the variable and once with a number, proves a size.
+    If one description of a value has the variable and another one has a number, the number is the size.
     """
     infos, tensors = facts.ValueInfoProto, facts.TensorProto
     declared = facts.derive(DeclaredTypes)

@@ -32,7 +32,7 @@ from onnxwire.errors import count_text
 if TYPE_CHECKING:
     from onnxwire.checker.operator_table import Parameter
 
-MAX_SHOWN_NAMES = 12  # maximum number of names in a message
+MAX_SHOWN_NAMES = 12  # maximum number of names in a list of a message
 _VERBS = {"input": "accepts", "output": "produces"}
 
 
@@ -104,7 +104,7 @@ def _check_counts(facts: Facts, field: str, fault: int) -> Iterator[Finding]:
 
 
 class _ValueColumns:
-    """Methods that return, for a row of NodeProto.input or NodeProto.output, the values that messages contain."""
+    """Methods that return, for a row of NodeProto.input or NodeProto.output, the values of names in templates."""
 
     def __init__(self, facts: Facts, field: str) -> None:
         self.check: SignatureCheck = facts.derive(SignatureCheck)
@@ -137,7 +137,7 @@ class _ValueColumns:
 
 
 def _join_names(names: list[str]) -> str:
-    """Return names as a list with "or", shortened to MAX_SHOWN_NAMES names."""
+    """Return the first MAX_SHOWN_NAMES names as a list with "or", and the number of the others."""
     n_omitted = len(names) - MAX_SHOWN_NAMES
     if n_omitted > 0:
         return f"{', '.join(names[:MAX_SHOWN_NAMES])} or {count_text(n_omitted, 'other')}"
@@ -156,7 +156,7 @@ def _check_omitted(facts: Facts, field: str) -> Iterator[Finding]:
 
 
 def _check_types(facts: Facts, field: str) -> Iterator[Finding]:
-    """Yield inputs of a known type, or outputs of a declared one, that the operator does not accept or produce."""
+    """Yield inputs whose known type, or outputs whose declared type, the operator does not accept or produce."""
     columns = _ValueColumns(facts, field)
     yield columns.elements.at(
         columns.faults & WRONG_TYPE != 0,
@@ -196,7 +196,7 @@ def type_agreement(facts: Facts) -> Iterator[Finding]:
 
 @rule("signature-attribute-known", "NodeProto", "AttributeProto")
 def attribute_known(facts: Facts) -> Iterator[Finding]:
-    """Yield attributes that the operator does not have, except names with two leading underscores, which tools use."""
+    """Yield attributes that the operator does not have, unless their names begin with two underscores."""
     attributes, nodes, check = facts.AttributeProto, facts.NodeProto, facts.derive(SignatureCheck)
     yield attributes.at(
         check.attributes & UNKNOWN != 0,
