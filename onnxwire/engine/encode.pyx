@@ -277,7 +277,7 @@ cdef int emit(Encoder self, Content* content, bint* is_copied) except -1:
             require_records(self, content)
         expand_edits(
             compacted, &edits,
-            # The arrays, the `states` of `emit_records`, and at least one byte.
+            # The arrays, the `states` of `emit_records`, and one byte, so that the size is not 0.
             scratch_of(self, content.table.n_fields * (sizeof(Slot) + sizeof(PyObject*) + 2) + 1),
         )
         if self.deterministic or compacted.start == NULL:
@@ -312,7 +312,7 @@ cdef int emit_span(
 cdef int emit_edited_span(
     Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, Spans parts, Pair* pair
 ) except -1:
-    """Put a message of a document's bytes; pair: the first edits from p on; address 0 if there are none."""
+    """Put a message of a document's bytes; pair: the first edits at or after p, or a Pair with address 0."""
     cdef Content content
     cdef Overlay overlay = None
     content.table = field.sub
@@ -365,7 +365,7 @@ cdef enum:
 
 
 cdef inline int next_any_record(Cursor* cursor, Record* record) noexcept nogil:
-    """Read the next record of any field, as next_record; inline for a message in one part."""
+    """Read the next record of any field, as `next_record` does; inline for a message in one part."""
     cdef const uint8_t* p
     if cursor.part != NULL:
         return next_record(cursor, 0, record)
@@ -520,7 +520,7 @@ cdef int copy_records(Encoder self, Content* content, const uint8_t** copy_start
 
 
 cdef Py_ssize_t mark_known(Content* content, uint8_t* states) except -1:
-    """Mark the fields that have records with IN_BYTES; returns the number of records of known fields."""
+    """Set IN_BYTES for the fields that have records; returns the number of records of known fields."""
     cdef Py_ssize_t n_known = 0
     cdef Cursor cursor
     cdef Record record
@@ -537,9 +537,9 @@ cdef Py_ssize_t mark_known(Content* content, uint8_t* states) except -1:
 cdef int64_t emit_new(
     Encoder self, Content* content, const Edits* edits, uint8_t* states, uint32_t next_new, uint32_t number
 ) except -1:
-    """Put the touched fields without records from the index `next_new` on whose numbers are below `number`.
+    """Put touched fields without records: those with an index of at least `next_new` and a number below `number`.
 
-    Returns the index of the next field.
+    Returns the value of `next_new` for the next call.
     """
     while next_new < content.table.n_fields and content.table.fields[next_new].number < number:
         if edits.touched[next_new] and not states[next_new] & IN_BYTES:
@@ -687,7 +687,7 @@ cdef int emit_fields(
 
 
 cdef int emit_all_unknown(Encoder self, Content* content, uint32_t flags) except -1:
-    """Put the unknown fields of the bytes, then those that were merged in."""
+    """Put the unknown fields of the message's bytes, then the unknown fields that were merged in."""
     if (flags & HAS_UNKNOWN or content.table.has_closed_runs) and not flags & DROPS_UNKNOWN and content.start != NULL:
         emit_unknown(self, content)
     if content.overlay != NULL:
@@ -893,7 +893,7 @@ cdef bytes unknown_fields(View message):
 
 
 cdef bytes content_unknown_fields(Content* content, uint32_t flags):
-    """Return the encoding of the unknown fields of a Content; raises NotResident if bytes of these must be fetched."""
+    """Return the encoding of the unknown fields of a Content; raises NotResident if bytes must be fetched before."""
     cdef Encoder encoder = Encoder(True)
     cdef const Span* missing
     cdef bytes data
