@@ -19,7 +19,7 @@
 
 typedef struct {
     PyGILState_STATE state;
-    int is_counted; /* 0 if the thread had the GIL already */
+    int is_counted; /* 1 if ow_enter_python acquired the GIL */
 } OwEntry;
 
 /* Return whether this thread has the GIL: an attached thread state. */
