@@ -84,7 +84,7 @@ cdef class Export:
     cdef Py_ssize_t n            # number of pieces
     cdef File* files
     cdef uint32_t n_files
-    cdef list owners             # the owner of each piece: bytes, a memoryview, or a Payload if its `data` is NULL
+    cdef list owners             # the owner of each piece: bytes, memoryview, or Payload if the piece's `data` is NULL
     cdef object error            # the error of the first `check_and_fetch` that failed
 
     @critical_section

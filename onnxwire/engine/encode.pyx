@@ -76,7 +76,7 @@ cdef int write(Encoder self, View message) except -1:
 
 
 cdef bytes encode_in_one_pass(Encoder self, View message, uint64_t limit):
-    """Encode a message in one pass; returns None if it is longer than `limit` bytes or not resident."""
+    """Encode a message in one pass; returns None for more than `limit` bytes, or if bytes are not resident."""
     self.is_single_pass = self.is_writing = self.is_in_memory = True
     self.limit = limit
     self.total = 0
@@ -414,9 +414,9 @@ cdef int emit_around_edits(Encoder self, Content* content) except -1:
 cdef const uint8_t* find_containing(
     const uint8_t* p, const uint8_t* end, size_t address, Record* record
 ) noexcept nogil:
-    """Read the first record that has a length and ends at or after an address, else the last one; p < end.
+    """Read the first length-delimited record that ends at or after an address, or the last record if there is none.
 
-    Returns the start of the next record, or NULL for a damaged record, with its start in `record`.
+    Requires p < end. Returns the end of the record, or NULL for a damaged record; its start is stored in `record`.
     """
     cdef const uint8_t* value
     cdef uint64_t n
@@ -436,7 +436,8 @@ cdef const uint8_t* find_containing(
 cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32_t flags) except -1:
     """Put the records of a message, each touched field in place of its first record; edits: NULL if there are none.
 
-    A touched field without records is put where ascending field numbers place it.
+    A touched field without records is put before the first record of a field with a higher number, or after all known
+    fields.
     """
     cdef Document document = <Document>content.document
     cdef const Table* table = content.table
@@ -795,8 +796,9 @@ cdef int emit_unknown_enum_values(Encoder self, const Field* field, const Record
 # --- deterministic encoding of spans that may be canonical
 
 cdef int measure_canonical(Encoder self, Content* content, bint* is_copied) except -1:
-    """Measure an unedited message with canonical records. Only nested messages may get another encoding.
+    """Measure an unedited message with canonical records.
 
+    The encoding may differ from the bytes of the message only in nested messages.
     Set `is_copied` if all nested messages are copied, too, so that the whole span is.
     """
     cdef uint64_t total = self.total + <uint64_t>(content.end - content.start)
@@ -893,7 +895,7 @@ cdef bytes unknown_fields(View message):
 
 
 cdef bytes content_unknown_fields(Content* content, uint32_t flags):
-    """Return the encoding of the unknown fields of a Content; raises NotResident if bytes must be fetched before."""
+    """Return the encoding of the unknown fields of a Content; raises NotResident if bytes must be fetched first."""
     cdef Encoder encoder = Encoder(True)
     cdef const Span* missing
     cdef bytes data

@@ -1,7 +1,7 @@
-/* Support for threads that call back without the GIL, possibly while the interpreter exits.
+/* Support for threads without the GIL that must run Python code, possibly while the interpreter exits.
  *
  * Once Python's finalization has begun, PyGILState_Ensure ends or blocks a thread that calls it. So threads that
- * enter without the GIL are counted, and an `atexit` function refuses further ones and waits until all have left.
+ * enter without the GIL are counted, and an `atexit` function refuses further threads and waits until all have left.
  */
 #ifndef ONNXWIRE_FOREIGN_THREAD_H
 #define ONNXWIRE_FOREIGN_THREAD_H
