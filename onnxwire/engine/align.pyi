@@ -6,7 +6,7 @@ from onnxwire.engine.message import Message
 
 # cls: the class of the root. targets: (class, name of a bytes field to align, number of an unknown field for padding).
 # Payloads of `threshold` bytes or more begin at multiples of `alignment` bytes. Returns the size of the encoding in
-# bytes, and its parts: bytes, and (offset, length) of ranges of the document.
+# bytes, and the parts of the encoding: bytes, and (offset, length) of ranges of the document.
 def align_payloads(
     document: Document,
     cls: type[Message],

@@ -77,14 +77,14 @@ cdef struct ReadContext:
 @final
 @no_gc
 cdef class Export:
-    """The owner of the pieces of one encoding; C has the only reference."""
+    """The owner of the pieces of one encoding; the struct `ow_python_pieces` has the only reference."""
     cdef ReadContext read_context
     cdef ow_python_piece* items
     cdef PieceBytes* piece_bytes
     cdef Py_ssize_t n            # number of pieces
     cdef File* files
     cdef uint32_t n_files
-    cdef list owners             # the owner of each piece: bytes, a memoryview, or a Payload that is not resident
+    cdef list owners             # the owner of each piece: bytes, memoryview, or Payload if the piece's `data` is NULL
     cdef object error            # the error of the first `check_and_fetch` that failed
 
     @critical_section
@@ -100,8 +100,9 @@ cdef class Export:
     cdef int fill(self, list parts, bint is_lazy) except -1:
         """Create the pieces of an encoding from `parts`, which are bytes objects and Pieces.
 
-        is_lazy: whether bytes that are not resident are fetched later, by `read` (their `data` is NULL), and not now.
-        Each part is pinned when it is added, because other code may run.
+        is_lazy: whether bytes that are not resident are fetched later, by `read`, and not now; the `data` of
+        their pieces is NULL.
+        The document of a Piece is pinned when the Piece is added, because other code may run.
         """
         cdef size_t capacity = <size_t>len(parts) or 1
         cdef uint64_t offset = 0
@@ -153,7 +154,10 @@ cdef class Export:
         return 0
 
     cdef uint32_t file_number_of(self, Document document) except? 0xFFFFFFFF:
-        """Return the index + 1 of a document's mapped file in `files`, or 0 if its bytes are in memory."""
+        """Return the index + 1 of a document's mapped file in `files`; 0 if the bytes are not in a mapped file.
+
+        Adds the file, unless it is the last one in `files`.
+        """
         cdef size_t n = self.n_files
         cdef File* files
         if document.backing is None or document.backing.is_private or document.backing.descriptor < 0:

@@ -42,10 +42,10 @@ cdef uint64_t raw_at(const Field* field, const uint8_t* items, Py_ssize_t i) noe
 cdef bint has_canonical_records(const Table* table, const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Return whether the records of a message are canonical. The content of nested messages is not checked.
 
-    Canonical records have the shortest tags, lengths and numbers. They are in the order of their field numbers,
-    followed by unknown fields, whose values are not checked. A singular field has at most one record, a packed field at
-    most one run, and a oneof at most one member. The result is False also for members of two oneofs, although
-    they may be canonical.
+    Canonical records have the shortest tags and lengths, and numbers as the official serializer writes them. They are
+    in the order of their field numbers, followed by unknown fields, whose values may have any valid form. A singular
+    field has at most one record, a packed field has at most one run, which is not empty, and a oneof has at most one
+    member. The result is also False for some canonical records, such as members of two oneofs.
     """
     cdef const uint8_t* record
     cdef const uint8_t* value

@@ -55,7 +55,7 @@ MutableSequence.register(RepeatedSpan)
 cdef class ClassTable(TableRef):
     """The table of a class, and the memory of its attributes."""
     cdef PyGetSetDef* attributes
-    cdef list texts               # the bytes objects that `attributes` and the class point into
+    cdef list texts               # the bytes objects made by `store_text`; `attributes` points into them
 
     cdef const char* store_text(self, str text):
         """Return a text in UTF-8, in memory that the table owns."""
@@ -83,7 +83,7 @@ cdef PyMethodDef* copy_methods() except NULL:
     if copies == NULL:
         raise MemoryError
     for i in range(n_methods):
-        # `tp_methods` also lists the class methods, as methods; Cython makes class methods of them only in `__dict__`.
+        # `tp_methods` also lists the class methods, as instance methods; only `__dict__` has them as class methods.
         if type(Message.__dict__[methods[i].ml_name.decode()]) is MethodDescriptorType:
             copies[n_copied] = methods[i]
             n_copied += 1
@@ -169,8 +169,9 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
     type_slots[6] = PyType_Slot(Py_tp_methods, MESSAGE_METHODS)
     type_slots[7] = PyType_Slot(0, NULL)
     spec.name = class_table.store_text(f"{module}.{descriptor.name}")
-    # Message itself has memory for one slot. Each class has memory for at least two: CPython would allow assignment of
-    # `__class__` between classes whose instances are not larger than those of Message.
+    # Instances of Message have memory for one slot. Instances of each class have memory for at least two slots:
+    # otherwise CPython would allow assignment of `__class__` between classes whose instances are as large as those of
+    # Message.
     spec.basicsize = <int>((<PyTypeObject*>Message).tp_basicsize + (max(table.n_fields, 2) - 1) * sizeof(Slot))
     spec.itemsize = 0
     spec.flags = Py_TPFLAGS_DEFAULT
@@ -185,9 +186,9 @@ cdef object make_class(TableOwner owner, Table* table, str module, tuple bases):
 
 @critical_section
 def make_classes(list descriptors, str module, dict bases):
-    """Create one class per message.
+    """Create one class per descriptor.
 
-    descriptors: every message of a schema, each with `name`, `full_name`, `doc` and `fields` sorted by number; module:
+    descriptors: those of a schema's messages, with `name`, `full_name`, `doc` and `fields` sorted by number; module:
     `__module__` of the classes; bases: further base classes by full name, each with `__slots__ = ()`.
     Returns the classes by full name.
     """

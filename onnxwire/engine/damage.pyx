@@ -15,16 +15,16 @@ from onnxwire.engine.partial cimport N_PARTIAL, fetch
 from onnxwire.errors import DecodeError, count_text
 
 cdef enum:
-    MAX_HEAD_BYTES = 32      # upper bound of the bytes of a tag with the length or number after it
+    MAX_HEAD_BYTES = 32      # upper bound of the size in bytes of a tag and the length or number after it
 
 
 cdef str describe(Damage damage, Document document, const uint8_t* end):
-    """Describe a fault, and its remedy if it is known."""
+    """Describe a fault, and the remedy if one is known; end: the end of the damaged message."""
     cdef object detail = damage.detail
     cdef object length = damage.length
     cdef str field = f"field {damage.number}"
     cdef str bytes_end_inside = "the bytes end inside "
-    # Bytes missing at the document's end mean that the end of the file is missing.
+    # If the damaged message ends where the document ends, missing bytes mean that the end of the file is missing.
     cdef str truncated_hint = "; the file looks truncated: fetch or copy it again" if end == document.end else ""
     cdef str damaged_hint = "; the bytes are damaged, or are not a protobuf message"
     if damage.fault == FAULT_LENGTH_PAST_END:
@@ -85,7 +85,7 @@ cdef object damage_error(Document document, Damage damage, const uint8_t* end):
 
 
 cdef object decode_error(Document document, const uint8_t* record, const uint8_t* end, int depth=MAX_DEPTH):
-    """Make the DecodeError for a faulty record of a message that ends at `end`; depth: levels of groups allowed."""
+    """Make the DecodeError for a faulty record of a message that ends at `end`; a group may open `depth` levels."""
     return damage_error(document, explain(record, end, depth), end)
 
 
@@ -98,7 +98,8 @@ cdef object packed_error(Document document, const uint8_t* start, const uint8_t*
 def decode_error_at(Document document, uint64_t offset, uint64_t end):
     """Make the DecodeError for the damaged record at an offset of a document, in a message that ends at offset `end`.
 
-    Raises IndexError unless 0 <= offset < end <= len(document).
+    Raises IndexError unless offset < end <= len(document), OverflowError for negative offsets, ClosedError, and the
+    errors of a remote source.
     """
     cdef const uint8_t* p
     document.check_open()

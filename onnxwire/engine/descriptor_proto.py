@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 def copy_to_proto(descriptor: Any, proto: Any) -> None:
     """Replace the content of `proto`, a message of descriptor_pb2, by that of a descriptor.
 
+    descriptor: a FileDescriptor, Descriptor or EnumDescriptor.
     Raises TypeError if `proto` is not the message for this kind of descriptor.
     """
     proto_name = f"{type(descriptor).__name__}Proto"

@@ -7,8 +7,8 @@ from onnxwire.engine.mapping import FileMapping
 from onnxwire.engine.partial import PartialMemory
 
 class Document:
-    files: Any  # an object with a `close`, or None
-    trail: Any  # levels of the last call of `field_path`, or None
+    files: Any  # the owner of the external files, with a method `close`; or None
+    trail: Any  # the `_Level` objects (field_path.py) of the last call of `field_path`, or None
     @property
     def root(self) -> Any: ...
     @property

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Edits of a message: setters of singular fields, nested messages, constructor keywords."""
+"""Edits of a message: setters of singular fields, nested messages, clearing, copying, constructor keywords."""
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 

@@ -76,7 +76,7 @@ cdef int write(Encoder self, View message) except -1:
 
 
 cdef bytes encode_in_one_pass(Encoder self, View message, uint64_t limit):
-    """Encode a message in one pass; returns None if it is longer than `limit` bytes or not resident."""
+    """Encode a message in one pass; returns None for more than `limit` bytes, or if bytes are not resident."""
     self.is_single_pass = self.is_writing = self.is_in_memory = True
     self.limit = limit
     self.total = 0
@@ -277,7 +277,7 @@ cdef int emit(Encoder self, Content* content, bint* is_copied) except -1:
             require_records(self, content)
         expand_edits(
             compacted, &edits,
-            # The arrays, the `states` of `emit_records`, and at least one byte.
+            # The arrays, the `states` of `emit_records`, and one byte, so that the size is not 0.
             scratch_of(self, content.table.n_fields * (sizeof(Slot) + sizeof(PyObject*) + 2) + 1),
         )
         if self.deterministic or compacted.start == NULL:
@@ -312,7 +312,7 @@ cdef int emit_span(
 cdef int emit_edited_span(
     Encoder self, const Field* field, Document document, const uint8_t* p, uint64_t n, Spans parts, Pair* pair
 ) except -1:
-    """Put a message of a document's bytes; pair: the first edits from p on; address 0 if there are none."""
+    """Put a message of a document's bytes; pair: the first edits at or after p, or a Pair with address 0."""
     cdef Content content
     cdef Overlay overlay = None
     content.table = field.sub
@@ -365,7 +365,7 @@ cdef enum:
 
 
 cdef inline int next_any_record(Cursor* cursor, Record* record) noexcept nogil:
-    """Read the next record of any field, as next_record; inline for a message in one part."""
+    """Read the next record of any field, as `next_record` does; inline for a message in one part."""
     cdef const uint8_t* p
     if cursor.part != NULL:
         return next_record(cursor, 0, record)
@@ -414,9 +414,9 @@ cdef int emit_around_edits(Encoder self, Content* content) except -1:
 cdef const uint8_t* find_containing(
     const uint8_t* p, const uint8_t* end, size_t address, Record* record
 ) noexcept nogil:
-    """Read the first record that has a length and ends at or after an address, else the last one; p < end.
+    """Read the first length-delimited record that ends at or after an address, or the last record if there is none.
 
-    Returns the start of the next record, or NULL for a damaged record, with its start in `record`.
+    Requires p < end. Returns the end of the record, or NULL for a damaged record; its start is stored in `record`.
     """
     cdef const uint8_t* value
     cdef uint64_t n
@@ -436,7 +436,8 @@ cdef const uint8_t* find_containing(
 cdef int emit_records(Encoder self, Content* content, const Edits* edits, uint32_t flags) except -1:
     """Put the records of a message, each touched field in place of its first record; edits: NULL if there are none.
 
-    A touched field without records is put where ascending field numbers place it.
+    A touched field without records is put before the first record of a field with a higher number, or after all known
+    fields.
     """
     cdef Document document = <Document>content.document
     cdef const Table* table = content.table
@@ -520,7 +521,7 @@ cdef int copy_records(Encoder self, Content* content, const uint8_t** copy_start
 
 
 cdef Py_ssize_t mark_known(Content* content, uint8_t* states) except -1:
-    """Mark the fields that have records with IN_BYTES; returns the number of records of known fields."""
+    """Set IN_BYTES for the fields that have records; returns the number of records of known fields."""
     cdef Py_ssize_t n_known = 0
     cdef Cursor cursor
     cdef Record record
@@ -537,9 +538,9 @@ cdef Py_ssize_t mark_known(Content* content, uint8_t* states) except -1:
 cdef int64_t emit_new(
     Encoder self, Content* content, const Edits* edits, uint8_t* states, uint32_t next_new, uint32_t number
 ) except -1:
-    """Put the touched fields without records from the index `next_new` on whose numbers are below `number`.
+    """Put touched fields without records: those with an index of at least `next_new` and a number below `number`.
 
-    Returns the index of the next field.
+    Returns the value of `next_new` for the next call.
     """
     while next_new < content.table.n_fields and content.table.fields[next_new].number < number:
         if edits.touched[next_new] and not states[next_new] & IN_BYTES:
@@ -687,7 +688,7 @@ cdef int emit_fields(
 
 
 cdef int emit_all_unknown(Encoder self, Content* content, uint32_t flags) except -1:
-    """Put the unknown fields of the bytes, then those that were merged in."""
+    """Put the unknown fields of the message's bytes, then the unknown fields that were merged in."""
     if (flags & HAS_UNKNOWN or content.table.has_closed_runs) and not flags & DROPS_UNKNOWN and content.start != NULL:
         emit_unknown(self, content)
     if content.overlay != NULL:
@@ -795,8 +796,9 @@ cdef int emit_unknown_enum_values(Encoder self, const Field* field, const Record
 # --- deterministic encoding of spans that may be canonical
 
 cdef int measure_canonical(Encoder self, Content* content, bint* is_copied) except -1:
-    """Measure an unedited message with canonical records. Only nested messages may get another encoding.
+    """Measure an unedited message with canonical records.
 
+    The encoding may differ from the bytes of the message only in nested messages.
     Set `is_copied` if all nested messages are copied, too, so that the whole span is.
     """
     cdef uint64_t total = self.total + <uint64_t>(content.end - content.start)
@@ -893,7 +895,7 @@ cdef bytes unknown_fields(View message):
 
 
 cdef bytes content_unknown_fields(Content* content, uint32_t flags):
-    """Return the encoding of the unknown fields of a Content; raises NotResident if bytes of these must be fetched."""
+    """Return the encoding of the unknown fields of a Content; raises NotResident if bytes must be fetched first."""
     cdef Encoder encoder = Encoder(True)
     cdef const Span* missing
     cdef bytes data

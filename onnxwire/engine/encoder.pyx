@@ -43,7 +43,10 @@ cdef class Encoder:
             free(self.start)
 
     cdef int flush(self) except -1:
-        """Empty the buffer into the target or the pieces; in a single pass, grow it instead."""
+        """Empty the buffer into the target or the pieces; in a single pass, grow it instead.
+
+        Raises TooLong if a single pass exceeds `limit`; in two passes, EditError if `pieces` is None.
+        """
         cdef Py_ssize_t n = self.p - self.start
         if self.is_single_pass:
             return self.grow(1)
@@ -89,7 +92,7 @@ class NotResident(Exception):
 
 
 cdef int require_records(Encoder self, Content* content) except -1:
-    """Raise NotResident if the structure of a message, or for a deterministic encoding any byte, is not resident.
+    """Raise NotResident unless a message's structure, or for a deterministic encoding the whole message, is resident.
 
     In a single pass, raise TooLong instead.
     """
@@ -118,7 +121,7 @@ cdef int require_span(Encoder self, Content* content, const uint8_t* p, const ui
 
 
 cdef int fetch_for(Encoder self, error) except -1:
-    """Fetch the bytes that `error` names, a NotResident; if `error` is None, those in `missing`."""
+    """Fetch the bytes that the NotResident `error` names; if `error` is None, the bytes in `missing`."""
     cdef Document document
     cdef Spans missing
     cdef Py_ssize_t i

@@ -10,7 +10,8 @@ cdef struct SkipLengths:
     # The lengths in bytes from which values are skipped, by type.
     uint64_t string          # strings
     uint64_t packed          # packed varints
-    # Bytes, packed numbers of fixed size, values of unknown fields, and messages in a walk that is not deep.
+    # Bytes, packed numbers of fixed size, and values of unknown fields; also messages if `is_deep` of walk_message is
+    # False.
     uint64_t data
     # Returns whether the packed numbers of a field are never skipped; NULL if those of every field may be skipped.
     # context: its second argument.

@@ -1,4 +1,4 @@
-"""Decimal digits of float32 numbers."""
+"""The shortest decimal numbers that round to given float32 numbers."""
 
 from __future__ import annotations
 

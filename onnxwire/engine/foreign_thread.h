@@ -1,7 +1,7 @@
-/* Support for threads that call back without the GIL, possibly while the interpreter exits.
+/* Support for threads without the GIL that must run Python code, possibly while the interpreter exits.
  *
  * Once Python's finalization has begun, PyGILState_Ensure ends or blocks a thread that calls it. So threads that
- * enter without the GIL are counted, and an `atexit` function refuses further ones and waits until all have left.
+ * enter without the GIL are counted, and an `atexit` function refuses further threads and waits until all have left.
  */
 #ifndef ONNXWIRE_FOREIGN_THREAD_H
 #define ONNXWIRE_FOREIGN_THREAD_H
@@ -19,7 +19,7 @@
 
 typedef struct {
     PyGILState_STATE state;
-    int is_counted; /* 0 if the thread had the GIL already */
+    int is_counted; /* 1 if ow_enter_python acquired the GIL */
 } OwEntry;
 
 /* Return whether this thread has the GIL: an attached thread state. */

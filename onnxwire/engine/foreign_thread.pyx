@@ -16,7 +16,8 @@ cdef extern from "foreign_thread.h":
     bint ow_enter_python(long* n_entered, Entry* entry) nogil
     void ow_leave_python(long* n_entered, Entry* entry) nogil
 
-cdef long N_ENTERED = 0  # number of threads that have entered, plus OW_CLOSED once Python exits
+# Number of threads for which `enter_python` acquired the GIL and which have not left; plus OW_CLOSED once Python exits.
+cdef long N_ENTERED = 0
 
 
 cdef bint enter_python(Entry* entry) noexcept nogil:

@@ -1,10 +1,12 @@
-/* Objects that wait in a free list, where they have no references. They keep their type, but not a reference to it. */
+/* Objects in a free list. Their reference count is 0. `ob_type` still points to their type, without a counted
+ * reference. */
 #ifndef ONNXWIRE_FREE_LIST_H
 #define ONNXWIRE_FREE_LIST_H
 
 #include <Python.h>
 
-/* Give an object from a free list one reference. PyObject_Init does the same and also informs tracemalloc. */
+/* Set the reference count of an object from a free list to 1, and count its reference to its type again. PyObject_Init
+ * does the same and also informs tracemalloc. */
 static inline void ow_revive(PyObject *o)
 {
 #if defined(Py_REF_DEBUG) || defined(Py_TRACE_REFS)
@@ -16,7 +18,7 @@ static inline void ow_revive(PyObject *o)
 #endif
 }
 
-/* Release an object's reference to its type, before the object is put into a free list. */
+/* Release the reference to its type of an object that is put into a free list. */
 static inline void ow_release_type(PyObject *o)
 {
     if (PyType_HasFeature(Py_TYPE(o), Py_TPFLAGS_HEAPTYPE))

@@ -26,7 +26,10 @@ cdef inline PyObject* take_free(PyObject** objects, int* n) noexcept:
 
 
 cdef inline bint put_free(PyObject** objects, int* n, PyObject* o) noexcept:
-    """Add an object without references to a free list of n objects. Return False if the list is full."""
+    """Add an object without references to a free list of n objects, and release its reference to its type.
+
+    Return False, and do nothing, if the list is full.
+    """
     if not (FREE_LIST_SIZE and n[0] < FREE_LIST_SIZE):
         return False
     objects[n[0]] = o

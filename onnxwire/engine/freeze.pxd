@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Freezing: encoding added elements that have no view, so that they take the memory of their bytes only."""
+"""Freezing: added elements that have no view are encoded, so that they take only the memory of their bytes."""
 from onnxwire.engine.overlay cimport Elements
 from onnxwire.engine.view cimport View
 

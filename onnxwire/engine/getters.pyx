@@ -124,7 +124,7 @@ cdef int resolve_absent(View self, const Field* field) except -1:
 
 
 cdef object get_message(View self, void* closure):
-    """Return a view of the message of a field, which may be absent."""
+    """Return a view of the message of a field; the message may be absent."""
     fill(self)
     cdef Field* field = <Field*>closure
     if KEEPS_IDENTITY and self.slots[field.slot].p != NULL:
@@ -148,7 +148,10 @@ cdef object get_message(View self, void* closure):
 
 
 cdef Spans parts_of(View self, Field* field, Document document):
-    """Return the parts of a singular message field of a message with HAS_MERGE; many parts are cached."""
+    """Return the parts of a singular message field of a message with HAS_MERGE.
+
+    The document caches the result if there are at least MIN_CACHED_PARTS parts.
+    """
     cdef Slot slot = self.slots[field.slot]
     cdef Spans parts = document.cached(PARTS, slot.p)
     cdef Cursor cursor
@@ -177,7 +180,7 @@ cdef object absent_view(View self, Field* field):
     cdef AbsentKey parent_key
     cdef Overlay overlay = find_absent(&key)
     if overlay is not None:
-        # The objects of a key may have been freed, and their memory reused: compare with the parent's key.
+        # The memory that a key refers to may have been freed and reused: compare with the parent's key.
         parent_key = absent_key(<View>overlay.parent, field)
         if overlay.expected_state == state and parent_key.owner == key.owner and parent_key.address == key.address:
             return overlay_view(field.sub, <Document>self.document, overlay)
