@@ -1,4 +1,5 @@
-/* Reads of headers, the bytes that follow long values of a mapped file, and requests for the next headers.
+/* Reads of headers (the bytes that follow long values of a mapped file), and requests for the pages of headers that a
+ * walk will probably read next.
  *
  * The functions that read return the number of bytes that were read, or -1.
  */
@@ -21,14 +22,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Return whether a descriptor still refers to the file with these numbers: the program may have closed the descriptor,
- * and opened another file. */
+/* Return whether a descriptor still refers to the file with this device and inode number: the program may have closed
+ * the descriptor and opened another file. */
 static inline int ow_is_file(int fd, uint64_t device, uint64_t inode) {
     struct stat status;
     return fstat(fd, &status) == 0 && (uint64_t)status.st_dev == device && (uint64_t)status.st_ino == inode;
 }
 
-/* Read bytes that are in the page cache. Does not wait for the disk: other bytes are not read. */
+/* Read bytes that are in the page cache. Does not wait for the disk: other bytes are not read. Returns -1 on systems
+ * without RWF_NOWAIT. */
 static inline int64_t ow_read_cached(int fd, uint8_t *out, size_t n, uint64_t offset) {
 #ifdef RWF_NOWAIT
     struct iovec part = {out, n};
@@ -47,8 +49,9 @@ static inline int64_t ow_read_range(int fd, uint8_t *out, size_t n, uint64_t off
     return n_read;
 }
 
-/* Request the pages of the headers that probably follow the header at p; `start` is the address of the file's first
- * byte. For each header, n bytes will be read, of which the first `before` bytes precede the header. */
+/* Request the pages of the headers that probably follow the header at p. For each header, n bytes will be read, of
+ * which the first `before` bytes precede the header. start, end: the start and end of the mapping of the file. No-op on
+ * systems other than Linux. */
 static inline void ow_request_ranges(
     int fd, OwHeaders *headers, const uint8_t *start, const uint8_t *p, const uint8_t *end, size_t before, size_t n
 ) {

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The result of fstat. On Windows the times have a resolution of seconds, and ctime is the time of creation; mapped
- * files can't be truncated there. */
+/* Values that fstat returns. On Windows, the times have a resolution of seconds, ctime is the time of creation, and
+ * mapped files can't be truncated. */
 typedef struct {
     uint64_t size, device, inode, links, mode, user, group;
     int64_t mtime_ns, ctime_ns;
@@ -80,8 +80,8 @@ static inline int ow_map(int fd, size_t size, uint8_t **start) {
 
 static inline void ow_unmap(uint8_t *start, size_t size) { (void)munmap(start, size); }
 
-/* Let later reads from a descriptor leave the file's access time unchanged: its update takes a tenth of the time of a
- * short read. Mapping the file has updated it. No-op for files of other users, and on systems other than Linux. */
+/* Let later reads from a descriptor leave the file's access time unchanged: updating it takes a tenth of the time of
+ * a short read. No-op where the system has no O_NOATIME, or does not allow it, as for files of other users. */
 static inline void ow_skip_access_times(int fd) {
 #ifdef O_NOATIME
     const int flags = fcntl(fd, F_GETFL);
@@ -92,8 +92,8 @@ static inline void ow_skip_access_times(int fd) {
 }
 
 /* Replace the pages that contain the bytes from `begin` to `end` of a mapping by private memory with the same bytes,
- * read from the file. start, size: the mapping. On Linux the pages are replaced atomically, because other threads may
- * read them. */
+ * read from the file. start, size: the address and size of the mapping. fd: the file. On Linux the pages are replaced
+ * atomically, because other threads may read them. */
 static inline int ow_read_in(uint8_t *start, size_t size, size_t begin, size_t end, int fd) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     begin -= begin % page;

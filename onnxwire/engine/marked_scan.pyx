@@ -9,9 +9,10 @@ from onnxwire.engine.table cimport Field, find_field
 cdef const uint8_t* find_marked(
     const Table* table, const uint8_t* p, const uint8_t* end, const Table* tables, const uint8_t* marks, int depth
 ) noexcept nogil:
-    """Return the first record between p and end, at any depth, whose value is a message with the mark IS_TARGET.
+    """Return the first record between p and end, at any depth, whose value is a message with a table marked IS_TARGET.
 
-    tables, marks: all tables of the schema, and the marks of their messages. depth: maximum number of nested levels.
+    table: that of the message between p and end. tables, marks: all tables of the schema, and the mark of each table.
+    depth: maximum number of nested levels.
     Returns `end` if there is no such record. A record that is damaged or nested too deeply is returned as well: the
     caller reads it with views, which raise the error.
     """

@@ -10,9 +10,9 @@ from onnxwire.engine.view cimport Cursor
 cdef struct NumberReader:
     # Iterates over the numbers of a field, packed or not.
     Cursor cursor
-    uint64_t n_records_left      # records that were not read yet
-    const uint8_t* run           # the packed run that `p` is in, or NULL
-    const uint8_t* p             # the next number of the run
+    uint64_t n_records_left      # number of records that were not read yet
+    const uint8_t* run           # the start of the packed run that was read last, or NULL
+    const uint8_t* p             # the position of the next number of the run; `end` after its last number
     const uint8_t* end           # the end of the run
 
 

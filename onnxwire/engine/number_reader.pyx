@@ -10,7 +10,7 @@ from onnxwire.engine.view cimport Record, next_usable
 
 
 cdef int next_number(NumberReader* reader, const Field* field, uint64_t* raw) noexcept nogil:
-    """Read the raw bits of the next value: returns 1, 0 at the end, or -1 if the bytes are damaged.
+    """Set `raw` to the canonical bits of the next value; return 1, 0 at the end, or -1 if the bytes are damaged.
 
     Values that a closed enum does not have are skipped.
     """

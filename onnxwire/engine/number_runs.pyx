@@ -21,7 +21,7 @@ cdef extern from "thresholds.h":
 
 
 cdef Packed packed_form(int field_type) noexcept nogil:
-    """Return how the varints of a type become numbers."""
+    """Return the conversion of varints to numbers for a field type of wire type WIRE_VARINT."""
     if field_type == SINT64:
         return PACKED_ZIGZAG64
     if field_type == SINT32:
@@ -57,7 +57,7 @@ cdef uint64_t store_run(
 ) noexcept nogil:
     """Write the numbers of a packed run of n bytes, at most `capacity` numbers; return how many were written.
 
-    counts: the result of `count_shares` for a run of varints, or NULL.
+    counts: for a run of varints, the result of `count_shares`, or NULL; otherwise ignored.
     """
     cdef uint64_t count = 0
     if field.wire == WIRE_VARINT:
@@ -88,7 +88,7 @@ cdef uint64_t store_long_run(
 
 
 cdef uint64_t remove_unknown(int32_t* values, uint64_t n, const Field* field) noexcept nogil:
-    """Remove values that are not in the closed enum; return the number of remaining values."""
+    """Remove values that are not in the closed enum of a field; return the number of remaining values."""
     cdef uint64_t n_kept = 0
     cdef uint64_t i
     for i in range(n):
@@ -98,10 +98,13 @@ cdef uint64_t remove_unknown(int32_t* values, uint64_t n, const Field* field) no
     return n_kept
 
 
-# --- the run of Numbers that is not decoded yet
+# --- the run before Numbers, which is not decoded yet
 
 cdef int locate_run(const Field* field, Numbers numbers, Document document, Span* run) except -1:
-    """Set `run` to the packed run before the numbers: the bytes from the end of its length up to `run_end`."""
+    """Set `run` to the packed run before the numbers: the bytes from the end of the run's length up to `run_end`.
+
+    Raises DecodeError as `check_run` does, and SourceError if the file of a long run was changed.
+    """
     cdef uint64_t n = 0
     cdef const uint8_t* p = read_varint(numbers.origin, numbers.run_end, &n)
     if p != NULL:
@@ -123,9 +126,10 @@ cdef int check_run(const Field* field, Document document, const Span* run) excep
 
 
 cdef int decode_run(const Field* field, Numbers numbers, Document document) except -1:
-    """Decode the run before the numbers. An error changes nothing.
+    """Decode the run before the numbers, and insert the decoded numbers before them.
 
-    Runs no other code, so that the encoder can call it; therefore the GIL is not released.
+    Raises the errors of `locate_run`, DecodeError for a damaged run, and MemoryError; `numbers` is then unchanged. Runs
+    no other code, so that the encoder can call it; therefore the GIL is not released.
     """
     cdef size_t size = field.size
     cdef ShareCounts counts

@@ -11,7 +11,10 @@ from onnxwire.engine.partial cimport N_PARTIAL, fetch
 
 
 cdef Payload new_payload(Document document, const uint8_t* p, Py_ssize_t n, int size, char* format, owner):
-    """Create a buffer of n items of `size` bytes at p; `owner` owns the memory, or the document if `owner` is None."""
+    """Create a buffer of n items of `size` bytes at p.
+
+    owner: the owner of the memory, which may be another document; None if `document` owns the memory.
+    """
     cdef Payload payload = Payload.__new__(Payload)
     if owner is None:
         payload.document = document

@@ -2,12 +2,13 @@ from onnxwire.engine.document import Document
 from onnxwire.engine.payload import Payload
 
 # Returns the field number, wire type, start of the value, start of the next record (None for a damaged record), and raw
-# value (None for WIRE_LEN and groups; but the length if it runs past the end).
+# value. The raw value is None for WIRE_LEN, groups and damaged records; but for a WIRE_LEN record that runs past the
+# end, it is the record's length.
 def read_record(
     document: Document, offset: int, end: int, is_in_group: bool = False
 ) -> tuple[int, int, int, int | None, int | None]: ...
 
-# Returns the value, and the start of the next varint (None for a damaged one).
+# Returns the value, and the start of the next varint (None if this varint is damaged).
 def read_varint_at(document: Document, offset: int, end: int) -> tuple[int, int | None]: ...
 def payload_at(document: Document, start: int, end: int) -> Payload: ...
 def bytes_at(document: Document, start: int, end: int) -> bytes: ...

@@ -13,13 +13,13 @@ from onnxwire.engine.view cimport Cursor, View
 cdef class Repeated:
     cdef View message            # the message has no reference back
     cdef Field* field
-    cdef Document document       # the document of the bytes
+    cdef Document document       # the document that contains the records
     cdef const uint8_t* first    # the first record, or NULL
     cdef const uint8_t* end      # the end of the records, if the message has one span
     cdef object parts            # Spans of a message in several parts, else None
     cdef uint64_t n_records
     cdef object index_or_numbers  # index or decoded numbers of the records: Spans or Numbers; None if not yet created
-    cdef object edited_elements  # the elements after a change: Elements or Numbers; None while they are records
+    cdef object edited_elements  # the elements after a change: Elements or Numbers; None before
     cdef uint64_t state          # the state of the field when the sequence was created; see state_of
     cdef bint is_detached        # `edited_elements` no longer belongs to the message
 

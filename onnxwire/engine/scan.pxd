@@ -21,5 +21,6 @@ cdef class NameFilter:
     cdef bint scan(self, const Table* table, const uint8_t* p, const uint8_t* end, int depth) noexcept
 
 
-# Whether a message has one span, and no message in it was edited; its bytes except long values are then resident.
+# Whether a message has one span, and neither it nor a message in it was edited. If so, all bytes of the message except
+# long values are resident.
 cdef bint is_unedited(View view) except -1

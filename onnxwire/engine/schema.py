@@ -37,7 +37,7 @@ class Schema:
         """Make the classes.
 
         files: results of `table_text.parse`, or equal plain tuples. module: `__module__` of the classes. bases: further
-        base classes of a message, by its full name.
+        base classes of message classes, by the full name of the message.
         Raises ValueError for a type that no table describes.
         """
         self.messages: dict[str, type[Message]] = {}
@@ -74,7 +74,11 @@ class Schema:
     def _add_fields(
         self, source: str, message: Descriptor, table: MessageTable, prefix: str, descriptors: dict[str, Descriptor]
     ) -> None:
-        """Fill the descriptor of a message. source: the table file, for errors; prefix: as for `_add_enum`."""
+        """Fill the descriptor of a message from its table.
+
+        source: the table file, for errors; prefix: as for `_add_enum`.
+        Raises ValueError for a type that no table describes.
+        """
         _, _, _, rows, reserved = table
         for number, name, kind, type_name, is_repeated, oneof, is_packed, since, until, doc, line in rows:
             field = FieldDescriptor(message, number, name, kind, is_repeated, is_packed, since, until, doc)
@@ -103,7 +107,7 @@ class Schema:
         message.reserved_names = [name for _, _, name, _ in reserved if name]
 
     def _set_attributes(self, descriptors: dict[str, Descriptor], module: str) -> None:
-        """Set nested classes, enums, values and field numbers as attributes, as protobuf's classes have them."""
+        """Set classes, enums, enum values and field numbers as attributes, as protobuf does; link their descriptors."""
         for full_name, cls in self.messages.items():
             descriptor = descriptors[full_name]
             descriptor._concrete_class = cls
@@ -141,7 +145,7 @@ class Schema:
 def load_schema(*paths: str | os.PathLike[str], module: str = "onnxwire.loaded") -> Schema:
     """Make message classes from table files, in the notation of `schema/README.md`.
 
-    paths: the files, including imported ones. module: `__module__` of the classes.
+    paths: the files, including the files that they import. module: `__module__` of the classes.
     Raises ValueError with file and line for an invalid table, SourceError (an OSError) for a file that can't be read,
     and DecodeError for a file that is not UTF-8.
     """

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The object whose lock is the engine's section (`section.h`)."""
+"""The object whose lock is the engine's section (`section.h`), and the release of this lock in a forked process."""
 import os
 
 cdef extern from *:
@@ -22,7 +22,7 @@ SECTION = object() if FREE_THREADED else None
 
 
 def unlock_section():
-    """Unlock the section if it was locked by a thread that the new process does not have."""
+    """Unlock the section in a forked process if a thread that does not exist in this process had locked it."""
     unlock_after_fork(SECTION)
 
 

@@ -74,7 +74,7 @@ cdef int build_table(TableOwner self, Table* table, descriptor) except -1:
 
 
 cdef int set_values(Field* field, list numbers) except -1:
-    """Set the values of a closed enum."""
+    """Mark a field as one of a closed enum with these values. numbers: the values in ascending order."""
     cdef Py_ssize_t i
     field.closed = True
     field.values = <int32_t*>calloc(len(numbers) or 1, sizeof(int32_t))
@@ -87,7 +87,7 @@ cdef int set_values(Field* field, list numbers) except -1:
 
 
 cdef int set_peers(Field* field, list slots) except -1:
-    """Set the slots of the other members of the field's oneof."""
+    """Set `peers` of a field to `slots`, the slots of the other members of its oneof."""
     cdef Py_ssize_t i
     field.peers = <uint32_t*>calloc(len(slots) or 1, sizeof(uint32_t))
     if field.peers == NULL:
@@ -103,7 +103,7 @@ cdef class TableOwner:
 
     @critical_section
     def __cinit__(self, list descriptors):
-        """descriptors: every message of a schema, each with fields sorted by number."""
+        """descriptors: those of all messages of a schema, each with fields sorted by number."""
         self.borrowed_objects = [*descriptors]
         self.indices = {descriptor.full_name: i for i, descriptor in enumerate(descriptors)}
         self.tables = <Table*>calloc(len(descriptors) or 1, sizeof(Table))

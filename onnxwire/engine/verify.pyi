@@ -3,7 +3,7 @@ from onnxwire.engine.message import Message
 
 def verify_document(document: Document, cls: type[Message]) -> None: ...
 
-# Returns the (start, end) of each value.
+# Returns the offsets (start, end) of the first `max_values` long values.
 def find_long_values(
     document: Document, cls: type[Message], min_bytes: int, max_values: int
 ) -> list[tuple[int, int]]: ...

@@ -19,15 +19,15 @@ from onnxwire.engine.view cimport table_of
 cdef enum FaultKind:
     BAD_RECORD           # `decode_error` determines the fault
     BAD_RUN              # a packed run; `packed_error` determines the fault
-    TOO_DEEP             # nested more than MAX_DEPTH deep
+    TOO_DEEP             # a message that is nested too deeply
 
 cdef struct Result:
     FaultKind kind
-    const uint8_t* start  # the damaged record, or the start of the damaged packed run
-    const uint8_t* end   # the end of the message or packed run that contains `start`
-    int size             # bytes per number of the run, 0 for varints
-    int depth            # number of further levels that were allowed
-    uint64_t min_bytes   # the minimum size of a value in `values`; NO_LIMIT to add none
+    const uint8_t* start  # the damaged or too deeply nested record, or the start of the damaged packed run
+    const uint8_t* end   # BAD_RECORD, BAD_RUN: the end of the message or packed run that contains `start`
+    int size             # BAD_RUN: bytes per number of the run, 0 for varints
+    int depth            # BAD_RECORD: number of nested levels that were allowed below the record's message
+    uint64_t min_bytes   # the minimum size of a value in `values`; NO_LIMIT to list none
     Span* values         # the list of long values that are not messages
     Py_ssize_t n_values
     Py_ssize_t max_values  # capacity of `values`
@@ -38,7 +38,7 @@ cdef const uint8_t* check_message(
 ) noexcept nogil:
     """Check all records between p and end; return end, or NULL with the fault in `result`. Add long values to `result`.
 
-    depth: levels of messages and groups that may still open.
+    depth: maximum number of further nested levels of messages and groups.
     """
     cdef const uint8_t* record
     cdef const uint8_t* value
@@ -119,10 +119,10 @@ def verify_document(Document document, cls):
 
 @critical_section
 def find_long_values(Document document, cls, uint64_t min_bytes, Py_ssize_t max_values):
-    """Check a document as `verify_document` does, and return a list of its first long values, (start, end) each.
+    """Check a document as `verify_document` does, and return the offsets (start, end) of its first long values.
 
-    min_bytes: length from which a value is listed, unless its field is a message. max_values: maximum length of the
-    list.
+    min_bytes: the minimum size of a listed value. Messages, and values in groups, are not listed. max_values: maximum
+    length of the list.
     """
     cdef Result result
     document.check_open()

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The registry of views by message, used while `keep_identity` is on: a message then has at most one view."""
+"""The registry of views by message, used after `keep_identity(True)`, so that a message has one view."""
 from cpython.object cimport PyObject
 
 
 cdef struct ViewKey:
-    # Identifies a message: by document and first byte, or by its Overlay and NULL if it has no bytes; and by its table.
-    const void* owner
-    const void* address
+    # Identifies a message.
+    const void* owner        # its document; or its Overlay, if it has no bytes
+    const void* address      # the address of its first byte; or NULL
     const void* table
 
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The registry of views by message: a hash table with borrowed references.
 
-Open addressing with linear probing. Removal leaves no tombstone: the entries after it move up.
+Open addressing with linear probing. Removal leaves no tombstone: entries that follow the removed one move into the gap.
 """
 from libc.stdint cimport uint64_t
 
@@ -9,7 +9,7 @@ from onnxwire.engine.memory cimport calloc, free
 from onnxwire.engine.section cimport enable_try_incref, try_incref
 
 cdef enum:
-    MIN_CAPACITY = 256
+    MIN_CAPACITY = 256   # the first capacity; a larger hash table may shrink to half of it
 
 cdef struct Entry:
     ViewKey key
@@ -17,7 +17,7 @@ cdef struct Entry:
 
 cdef Entry* ENTRIES = NULL
 cdef size_t CAPACITY = 0     # a power of two
-cdef size_t N_VIEWS = 0      # registered views
+cdef size_t N_VIEWS = 0      # number of registered views
 
 
 cdef inline size_t first_index(const ViewKey* key) noexcept:
@@ -61,7 +61,7 @@ cdef void register_view(const ViewKey* key, PyObject* view) noexcept:
 
 
 cdef void put(const ViewKey* key, PyObject* view) noexcept:
-    """Store an entry; there is a free one."""
+    """Store an entry. The hash table must have a free one."""
     cdef size_t i = first_index(key)
     while ENTRIES[i].view != NULL:
         i = (i + 1) & (CAPACITY - 1)

@@ -25,8 +25,8 @@ def encode_pieces(View message, bint deterministic, FileWriter target or None):
     """Encode a message; returns (size in bytes, pieces that remain to be written).
 
     target: if its file is seekable, all bytes except long values are written to it, at their offsets, and only the
-    Pieces of the long values are returned. If its file is a stream, and without target, the whole encoding is returned
-    in order: bytes objects and Pieces.
+    Pieces of the long values are returned. If its file is a stream, or target is None, nothing is written, and the
+    whole encoding is returned in order, as bytes objects and Pieces.
     """
     cdef Encoder encoder = Encoder(deterministic)
     measure_and_fetch(encoder, message)
@@ -49,8 +49,9 @@ def encode_pieces(View message, bint deterministic, FileWriter target or None):
 def write_payload(FileWriter target, content):
     """Write a buffer.
 
-    Bytes of a mapped file are copied from that file. Bytes of a remote file that are not resident are written as they
-    are fetched. Other bytes are written from memory.
+    A Payload of a mapped file is copied from that file. A Payload of a remote file that is not resident is written as
+    it is fetched. Other bytes are written from memory. Raises SourceError if the mapped file was changed, or
+    bytes can't be fetched.
     """
     cdef Py_buffer* buffer
     cdef Document document
@@ -110,7 +111,7 @@ def missing_ranges(pieces):
 
 
 cdef object fetched_chunks(content):
-    """Return an iterator that fetches the bytes of a payload chunk by chunk, or None if all are resident.
+    """Return an iterator that fetches the bytes of a payload chunk by chunk, or None if no byte must be fetched.
 
     The chunks do not become resident, so that copying a remote file takes little memory.
     """

@@ -1,1 +1,1 @@
-"""Code that several packages share: numbers for strings, the definition of each name, and cycles of graphs."""
+"""Code that several packages share: ids of strings, the definition to which a name refers, and cycles of graphs."""

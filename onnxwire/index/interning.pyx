@@ -116,7 +116,10 @@ cdef int32_t find_text(const Texts* texts, const uint8_t* p, uint64_t n) noexcep
 
 
 cdef int grow_buckets(Texts* texts) noexcept nogil:
-    """Double the number of buckets and insert all strings again."""
+    """Double the number of buckets and insert all strings again.
+
+    Returns 0; -1 if memory is exhausted or there are 2**30 buckets.
+    """
     cdef uint32_t i, k
     cdef int32_t capacity
     if texts.n_buckets >= 1u << 30:

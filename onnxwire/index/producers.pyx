@@ -57,7 +57,7 @@ cdef class Producers:
         return 0
 
     cdef int add_span(self, const uint8_t* p, const uint8_t* end, const Field* field, int32_t node) except -1:
-        """Add the outputs of an encoded node. Return 0 if its bytes are damaged."""
+        """Add the outputs of an encoded node. Return 1, or 0 if its bytes are damaged. field: NodeProto.output."""
         cdef Record record
         while p < end:
             p = read_record(p, end, MAX_DEPTH, &record)
@@ -159,7 +159,7 @@ def producers_of(nodes, other_definitions):
     """Return the `Producers` of the nodes of a graph or function, a repeated field of NodeProto messages.
 
     other_definitions: the names that inputs and initializers define. By the rules of `index/names`, a node whose output
-    has such a name does not produce it.
+    has such a name does not produce the value of that name.
     """
     cdef Producers producers = Producers.__new__(Producers)
     cdef int32_t id

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     Choice = str | os.PathLike[str] | Callable[[TensorInfo], str | None] | None
     """The destination of payloads: one file, a pattern of file names, a function, or None for the model's own file."""
 
-_MAX_PADDING = 1 << 21  # zero bytes between payloads; alignment to huge pages of 2 MiB needs fewer
-_OLD_SUFFIX = ".old"  # added to the temporary name of replaced data, so that `_remove_stale` of atomic_file.py keeps it
+_MAX_PADDING = 1 << 21  # padding has fewer zero bytes than this, even at an alignment to huge pages of 2 MiB
+_OLD_SUFFIX = ".old"  # added to the temporary name of a replaced file; `_remove_stale` of atomic_file.py then keeps it
 _UNSAFE_NAME_CHARS = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime rejects names that contain ".."
-_MAX_NAME_CHARS = 100  # limit for a tensor's name in a file name
+_MAX_NAME_CHARS = 100  # maximum length of the part of a file name that is made from a tensor's name
 
 
 class _DataFile:
@@ -64,7 +64,7 @@ class _DataFile:
         self.old_name = ""  # the temporary name of the replaced file
         self.existing_state: tuple[int, ...] = ()  # the `_file_state` of the existing file at this location
         self._align = align
-        self._offsets: dict[WriteArgument, int] = {}  # the offsets of payloads from other files
+        self._offsets: dict[WriteArgument, int] = {}  # the offset in this file of each range of external data
 
     @property
     def folder(self) -> str:
@@ -113,9 +113,10 @@ class Relocation:
     determines the outcome from the disk, so a Ctrl-C may occur at any time: if the new model is in place, the old files
     are removed, else they are restored.
     All paths are used relative to the model's open folder, and no link below it is followed.
-    Raises TensorError for an inconsistent tensor that must be moved, SaveError for a file that may not be overwritten
-    or can't be written, FieldValueError for an invalid file name, FieldTypeError for a file name that is not a str, and
-    if the model is not saved to a regular file.
+    Raises TensorError for an inconsistent tensor that must be moved, SourceError for external data that was changed or
+    can't be read, SaveError for a file that may not be overwritten or can't be written, FieldValueError for an invalid
+    file name, and FieldTypeError for a file name that is neither a str nor a path object, or if the model is not saved
+    to a regular file.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Relocation:
         self._checksum = checksum
         self._overwrite = overwrite
         self._model_folder: Folder | None = None
-        self._subfolder: tuple[str, Folder] | None = None  # the path and folder used last
+        self._subfolder: tuple[str, Folder] | None = None  # the subfolder used last, and its path
         self._created: list[str] = []  # paths of created folders
         self._remote: list[TensorProto] = []  # moved tensors whose model is on a server
         self._files: list[_DataFile] = []
@@ -233,7 +234,7 @@ class Relocation:
                 folder.close()
 
     def _path(self, location: str) -> str:
-        """Return the path of a file for errors."""
+        """Return the path of a file, for error messages."""
         return os.path.join(os.path.dirname(os.path.abspath(self._model.path)) if self._model else "", location)
 
     def _folder(self, path: str) -> Folder:
@@ -253,7 +254,7 @@ class Relocation:
         return self._subfolder[1]
 
     def _check_names(self) -> None:
-        """Raise FieldValueError for names that collide with each other or with the model."""
+        """Raise FieldValueError if names, or folders on their paths, collide with each other or with the model."""
         assert self._model is not None
         # Names are compared in lower case, as some file systems do. A model whose path is a link has two names.
         model_names = (os.path.basename(self._model.path), self._model.name)
@@ -272,7 +273,8 @@ class Relocation:
     def _check_paths(self) -> None:
         """Raise an error for a path at which there is something other than a regular file.
 
-        Unless `overwrite`, raise an error also for an existing file that does not belong to the old model.
+        Raises SourceError if a source file was changed. Unless `overwrite`, raises SaveError for an existing file that
+        does not belong to the old model. Records the states of existing files.
         """
         assert self._model is not None
         # First report source files that were changed since they were opened, then files that would be overwritten.
@@ -375,7 +377,7 @@ class Relocation:
             raise SaveError.from_os_error(error, self._path(file.folder), advice) from None
 
     def publish(self) -> None:
-        """Rename the files into place. Old files keep a temporary name until the block ends."""
+        """Rename the files into place. Old files have a temporary name until the block ends."""
         for file in self._files:
             assert file.atomic_file is not None
             file.atomic_file.folder = folder = self._open_folder_of(file)
@@ -402,7 +404,7 @@ class Relocation:
                 self._model.abandon()
 
     def _undo(self) -> None:
-        """Restore the old files, because the new model is not in place."""
+        """Restore the old files and remove the created folders, because the new model is not in place."""
         for file in self._files:
             with suppress(OSError):
                 self._undo_file(file)
@@ -411,7 +413,7 @@ class Relocation:
                 self._folder(posixpath.dirname(path)).rmdir(posixpath.basename(path))
 
     def _undo_file(self, file: _DataFile) -> None:
-        """Remove the new file, and give the old one its name again."""
+        """Remove the new file, and rename the old file back to its old name."""
         atomic_file = file.atomic_file
         if atomic_file is None:
             return
@@ -426,7 +428,7 @@ class Relocation:
         atomic_file.abandon()
 
     def _remove_old_files(self) -> None:
-        """Remove the replaced files, and the remains of killed saves, because the new model is in place."""
+        """Remove the replaced files, also those of killed saves, because the new model is in place."""
         prefixes: dict[str, set[str]] = {}
         for file in self._files:
             prefixes.setdefault(file.folder, set()).add(temporary_prefix(file.name))
@@ -511,9 +513,9 @@ def _make_chooser(choice: Choice, model: str) -> Callable[[TensorInfo], object]:
 def _own_data_files(path: str, cls: type[Message]) -> set[Identity]:
     """Return the identities of the files that contain only external data of the model at a path.
 
-    Returns an empty set if there is no model. A reference to a file is not sufficient, since a model can refer to any
-    file in its folder. Every byte of the file must belong to a payload of the size that its tensor's type and dims
-    require, or to a short run of zero padding.
+    Returns an empty set if the model can't be loaded. A reference to a file is not sufficient, since a model can refer
+    to any file in its folder. Every byte of the file must belong to a payload of the size that its tensor's type and
+    dims require, or to a short run of zero padding.
     """
     from onnxwire.io.load import load
 
@@ -533,7 +535,7 @@ def _own_data_files(path: str, cls: type[Message]) -> set[Identity]:
 
 
 def _is_covered(file: ExternalFile, spans: list[tuple[int, int]]) -> bool:
-    """Return whether each byte of a file is in a span (start, end) or in less than _MAX_PADDING zero bytes."""
+    """Return whether each byte of a file is in a span (start, end) or in a gap of fewer than _MAX_PADDING zeros."""
     end = 0
     for start, stop in [*sorted(spans), (file.size, file.size)]:
         if start - end >= _MAX_PADDING or (start > end and any(memoryview(file.view(end, start - end)))):
