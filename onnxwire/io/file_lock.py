@@ -11,7 +11,7 @@ if sys.platform != "win32":
 def try_lock(descriptor: int, *, result_if_unsupported: bool = True) -> bool:
     """Lock an open file exclusively, without waiting. Return False if another descriptor has locked the file.
 
-    result_if_unsupported: the result on Windows, and on file systems that have no locks.
+    result_if_unsupported: the result on Windows, and after any other error, as on file systems that have no locks.
     """
     if sys.platform == "win32":
         return result_if_unsupported

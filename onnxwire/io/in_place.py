@@ -1,4 +1,4 @@
-"""Overwrite a file that can't be replaced because it is a mount point, or its folder is read-only."""
+"""Overwrite a file that a rename can't replace, such as a mount point or a file in a read-only folder."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 def write_over(folder: Folder, name: str, identity: Identity, source: int, path: str) -> None:
     """Overwrite a file with the contents of the open file `source`. The file keeps its inode.
 
-    identity: the identity that the file must have; path: its path in errors. Before the file is overwritten, documents
-    that map it copy its bytes to memory. The old contents are copied to a backup file in the temporary directory, and
-    restored if writing fails; if restoring fails too, or the process is killed, the backup remains.
+    identity: the identity that the file must have; path: the file's path in errors. Before the file is overwritten, its
+    bytes are copied to memory for the documents that map it. The old contents are copied to a backup file in the
+    temporary directory, and restored if writing fails; if restoring fails too, or the process is killed, the backup
+    remains.
     Raises OSError; SaveError, with the path of the backup, if the old contents could not be restored.
     """
     target = folder.open(name, os.O_RDWR)
@@ -60,7 +61,7 @@ def write_over(folder: Folder, name: str, identity: Identity, source: int, path:
 
 
 def _reserve_space(target: int, old_size: int, size: int) -> None:
-    """Reserve disk space for the growth of an open file. If the disk is full, raise OSError; the file is unchanged."""
+    """Reserve disk space for the growth of an open file. If the disk is full, raise OSError and change nothing."""
     if size <= old_size or not hasattr(os, "posix_fallocate"):
         return
     try:

@@ -1,4 +1,4 @@
-"""Check which files the tensors of a model will refer to if the model is saved without its external data."""
+"""Find the external data files of a model, and compare them with the target of a save and the files beside it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SAMPLE_COUNT, _SAMPLE_BYTES = 64, 1 << 14  # approximate number, and size, of t
 
 
 def references_of(message: Message) -> dict[tuple[ExternalFiles, str], str]:
-    """Return the external files and locations that a message refers to, each with the path of the first tensor.
+    """Return the pairs (files, location) that tensors of a message refer to, each with the path of its first tensor.
 
-    A tensor's files are those of its own document, which may be another model in another folder; if it has none, those
-    of the message's document.
+    The files of a tensor are those of its own document, which may be in another folder than the message's document; if
+    its document has none, those of the message's document. Tensors are omitted if neither document has files.
     """
     references: dict[tuple[ExternalFiles, str], str] = {}
     for tensor_path, tensor in find_tensors(message):
@@ -39,8 +39,8 @@ def check_references(references: dict[tuple[ExternalFiles, str], str], path: str
     """Compare the external data files of a message with the files to which the saved model would refer.
 
     references: the references of the message. path: the path to save the message to. refuse: whether to raise SaveError
-    for a file that was replaced since it was opened, and for different files at one location.
-    Returns a warning for a file that is missing or different in the folder of the path, or "".
+    for a file that was replaced since it was opened, and if tensors refer to different files by the same location.
+    Returns a warning for the first file that is missing or different in the folder of `path`, or "".
     """
     if not references:
         return ""
@@ -49,7 +49,7 @@ def check_references(references: dict[tuple[ExternalFiles, str], str], path: str
     except OSError:
         return ""  # the save itself reports the fault of the path
     is_beside_by_files: dict[ExternalFiles, bool] = {}
-    sources: dict[str, tuple[Identity, str]] = {}  # location -> its file, and the path of the first tensor
+    sources: dict[str, tuple[Identity, str]] = {}  # location -> its file, and path of its first tensor
     advice = ""
     for (files, location), tensor_path in references.items():
         is_beside = is_beside_by_files.get(files)
@@ -78,9 +78,9 @@ def check_references(references: dict[tuple[ExternalFiles, str], str], path: str
 
 
 def _are_equal_files(old_files: ExternalFiles, new_files: ExternalFiles, location: str) -> bool:
-    """Return whether two files of a location agree in size and in samples: different weights differ nearly everywhere.
+    """Return whether the two files for a location agree in size and in samples. Return False if a file can't be read.
 
-    Returns False if a file can't be read.
+    Samples suffice because different weights differ nearly everywhere.
     """
     with (
         suppress(Error, OSError),

@@ -1,4 +1,4 @@
-"""Convert names for file formats that require valid UTF-8."""
+"""Convert text for file formats that require valid UTF-8."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 def valid_text(name: str) -> str:
     """Return a name as valid UTF-8 text.
 
-    Lone surrogates that encode bytes (`surrogateescape`) are escaped as in \\xff. If the name contains another lone
-    surrogate, all are escaped as in \\udc00.
+    Lone surrogates that encode invalid bytes (`surrogateescape`) are escaped as in \\xff. If the name contains a lone
+    surrogate that encodes no byte, all are escaped as in \\udc00.
     """
     try:
         data = name.encode("utf-8", "surrogateescape")

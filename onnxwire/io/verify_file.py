@@ -1,4 +1,4 @@
-"""Verify documents."""
+"""Check a document completely, optionally with the checksums of its external data files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def verify(source: Source, type: type[Message] = ModelProto, *, checksums: bool 
 
     source, type: as for `load`; an empty buffer is a valid, empty message. checksums: also compare the SHA-1 of
     external data files with the checksums that tensors contain.
-    Raises DecodeError at the first fault that a protobuf parser would reject, and for an empty file; SourceError as
-    `load` does; and with `checksums` ExternalDataError for a file with a different checksum and for an invalid or
-    forbidden reference, and SourceError for a file that can't be opened.
+    Raises DecodeError at the first fault that a protobuf parser would reject, and for an empty file; SourceError and
+    TypeError as `load` does. With `checksums`, also raises ExternalDataError for a file with a different checksum and
+    for an invalid or forbidden reference, and SourceError for an external data file that can't be opened or read.
     """
     document = open_document(source)
     try:

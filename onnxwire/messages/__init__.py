@@ -1,10 +1,10 @@
-"""The message classes of ONNX, created from the tables in `schema/`."""
+"""The message classes and enums of ONNX, created from the tables in `schema/`."""
 
 from onnxwire.engine.schema import Schema
 from onnxwire.messages._tables import BASES, TABLES
 
 SCHEMA = Schema(TABLES, "onnxwire", BASES)
-"""All tables of ONNX: classes, enums, and the messages of past releases."""
+"""The schema of ONNX: message classes, enums, and descriptors of the messages that the current version lacks."""
 
 _public = {name: value for name, value in vars(SCHEMA).items() if name not in ("messages", "enums", "retired")}
 globals().update(_public)
@@ -14,7 +14,7 @@ __all__ = list(_public)
 def _repr_html_(self):  # type: ignore[no-untyped-def]
     """Return the message as HTML, for notebooks.
 
-    Notebooks look for this method on the class; the viewer, which is a layer above, writes the HTML.
+    Notebooks look for this method on the class; the viewer, a package of a higher layer, makes the HTML.
     """
     from importlib import import_module
 

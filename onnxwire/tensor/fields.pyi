@@ -1,4 +1,4 @@
-"""Protocols of the messages that the classes of this package are mixed into."""
+"""Protocols for TensorProto, TensorProto.Segment and SparseTensorProto."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
@@ -30,7 +30,7 @@ class TensorFields(Protocol):
     def data_location(self) -> int: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
-    # The offsets (start, end) in the document; None for an edited message.
+    # The offsets (start, end) in the document; None if the message was edited or has several parts.
     @property
     def _span(self) -> tuple[int, int] | None: ...
     @property

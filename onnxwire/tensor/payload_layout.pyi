@@ -22,7 +22,7 @@ class PayloadLayout:
     def length(self) -> int | None: ...
 
 def layout_of(tensor: TensorFields) -> PayloadLayout: ...
-def count_elements(dims: Iterable[int]) -> tuple[int, bool, bool]: ...  # count, is negative, exceeds 2**63 - 1
+def count_elements(dims: Iterable[int]) -> tuple[int, bool, bool]: ...  # (count, is_negative, is_excessive)
 def plain_number(text: str) -> int | None: ...
-def element_column(counts: Array, starts: Array, sizes: Array) -> bytearray: ...  # int64
-def byte_column(elements: Array, data_types: Array) -> bytearray: ...  # int64
+def element_column(counts: Array, starts: Array, sizes: Array) -> bytearray: ...  # elements of int64
+def byte_column(elements: Array, data_types: Array) -> bytearray: ...  # elements of int64

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def make_inline(tensor: TensorProto) -> None:
-    """Replace external data with raw_data, which shares the file's bytes if the file is mapped."""
+    """Store the elements in raw_data instead of external data. They share the file's bytes if the file is mapped."""
     payload = Storage(tensor).payload()
     tensor._share("raw_data", payload)
     tensor.ClearField("external_data")
@@ -50,5 +50,5 @@ def set_reference(tensor: TensorProto, location: str, offset: int, length: int, 
     for key, value in entries:
         reference.external_data.add(key=key, value=value)
     reference.data_location = EXTERNAL
-    # As encoded bytes, an edited tensor takes a fifth of the memory; a model may have a million such tensors.
+    # The encoded tensor takes a fifth of the memory of an edited message; a model may have a million such tensors.
     tensor.ParseFromString(reference.SerializeToString())

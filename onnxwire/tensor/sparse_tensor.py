@@ -28,10 +28,10 @@ class SparseTensorReader:
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return the values, shape (nnz,), and their coordinates, int64 of shape (nnz, rank); both read-only.
 
-        nnz: the number of values. Linear indices are converted to coordinates; all other arrays share the tensors'
-        bytes if those of TensorProto.numpy do. strings: as for TensorProto.numpy.
-        Raises TensorError if values, indices and dims do not fit together, an index is outside the dims, or the indices
-        are not strictly ascending.
+        nnz: the number of values. Linear indices are converted to new arrays of coordinates. Values, and indices that
+        are coordinates, share bytes as the arrays of TensorProto.numpy do. strings: as for TensorProto.numpy.
+        Raises TensorError if values, indices and dims do not fit together, the indices are not INT64, an index is
+        outside the dims, or the indices are not strictly ascending; and the errors of TensorProto.numpy.
         Source: onnx.proto, SparseTensorProto.
         """
         import numpy as np
@@ -93,7 +93,7 @@ class SparseTensorReader:
     def numpy(self: SparseTensorFields, *, strings: Literal["str", "bytes"] = "str") -> np.ndarray[Any, Any]:
         """Return a new dense array of `shape` and `dtype`. Elements without a value are 0, or empty strings.
 
-        Raises TensorError like `to_coo`, and if there is not enough memory.
+        Raises the errors of `to_coo`, and TensorError if there is not enough memory.
         """
         import numpy as np
 

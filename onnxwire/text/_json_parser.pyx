@@ -22,7 +22,7 @@ from onnxwire.text.printed_fields import BATCH_NUMBERS
 from onnxwire.text.text_source import quote_token, unknown_field_reason
 
 cdef Py_ssize_t MAX_PENDING = BATCH_NUMBERS  # values that are collected before they are added to a repeated field
-cdef Py_ssize_t MAX_KEY_CHARS = 1 << 16  # a longer key is not read completely; it is unknown
+cdef Py_ssize_t MAX_KEY_CHARS = 1 << 16  # a longer key may not be read completely; it is unknown
 cdef double FLOAT_MAX = float.fromhex("0x1.fffffep+127")  # the largest finite float of 32 bits
 _scan = JSONDecoder().scan_once  # returns the value at an index of a str, and its end
 
@@ -32,15 +32,15 @@ _scan = JSONDecoder().scan_once  # returns the value at an index of a str, and i
 cdef class JsonParser(Tokenizer):
     """The parser of one JSON text.
 
-    entry and n_pending of its methods are those of `Tokenizer.error`: the field of an error, and how many of its
-    elements were read but are not in the message yet, or NO_INDEX.
+    The parameters entry and n_pending of the methods are those of `Tokenizer.error`: the field that an error names, and
+    how many elements of the field were read but are not in the message yet, or NO_INDEX.
     """
 
     cdef int read_message(self, message, dict table) except -1:
         """Read an object. table: the entries of the message's fields, by name.
 
-        The local dict `seen` maps the name of each field that occurred to its key, and the name of a oneof to its
-        member's key.
+        The local dict `seen` maps the name of each field that occurred to its key, and the name of each oneof to the
+        key of the member that is set.
         """
         cdef dict seen = {}
         cdef Entry entry
@@ -135,7 +135,7 @@ cdef class JsonParser(Tokenizer):
         return 0
 
     cdef read_value(self, Entry entry, Py_ssize_t n_pending):
-        """Read a number, string, bytes, bool or enum; returns None for an ignored name of an enum."""
+        """Read a number, string, bytes, bool or enum. Return None for an unknown enum name that is ignored."""
         cdef Py_ssize_t end = 0
         cdef int64_t number = 0
         cdef double real = 0
@@ -169,7 +169,10 @@ cdef class JsonParser(Tokenizer):
         return value
 
     cdef convert(self, value, Entry entry, Py_ssize_t n_pending, str position=None):
-        """Convert a JSON value to one of a field; None for an ignored name of an enum. position: as for `error`."""
+        """Convert a JSON value to a value of a field. Return None for an unknown enum name that is ignored.
+
+        position: as for `error`.
+        """
         try:
             return entry.convert(value)
         except UnknownNameError as error:
@@ -318,9 +321,13 @@ cdef class JsonParser(Tokenizer):
         return self.convert(out.getvalue(), entry, n_pending, position)
 
     cdef bytes read_long_base64(self, Entry entry, Py_ssize_t n_pending):
-        """Read a bytes value as `read_long` does: in pieces, unless it contains characters that are not base64."""
+        """Read a bytes value as `read_long` does.
+
+        Pieces are decoded as they are read. From the first piece with padding or other characters that are not in
+        the alphabets of base64, the text is decoded at the end.
+        """
         out, encoded = io.BytesIO(), io.BytesIO()
-        is_clean = True  # whether all characters so far are base64
+        is_clean = True  # whether the pieces so far could be decoded separately
         for piece in self.decoded_pieces(entry, n_pending):
             encoded.write(piece.encode())
             if not is_clean:

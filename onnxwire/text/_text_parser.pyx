@@ -17,7 +17,7 @@ from onnxwire.text.text_values import RetiredFieldWarning, converter_of, unescap
 
 cdef Py_ssize_t MAX_PENDING = BATCH_NUMBERS  # values that are collected before they are added to a repeated field
 _WORD = re.compile(r"[0-9a-zA-Z_+-]|\..")  # the start of a number or name; a dot alone is another token
-_NAME = re.compile(r"\w")  # the start of a name
+_NAME = re.compile(r"\w")  # the first character of a field's name or number
 _TOO_DEEP = f"messages nested more than {MAX_DEPTH} deep, which protobuf readers reject"
 
 
@@ -101,7 +101,10 @@ cdef class TextParser(Tokenizer):
         return 0
 
     cdef int check_single(self, Entry entry, dict seen) except -1:
-        """Raise DecodeError if a singular field, or another member of its oneof, has already occurred."""
+        """Record a singular field in `seen`.
+
+        Raise DecodeError if the field, or another member of its oneof, has already occurred.
+        """
         if entry.name in seen:
             raise self.error("the field occurs a second time", entry)
         seen[entry.name] = True
@@ -182,9 +185,9 @@ cdef class TextParser(Tokenizer):
             raise self.error(reason, entry, n_pending) from None
 
     cdef decode(self, str text, int quote, Entry entry, Py_ssize_t n_pending):
-        """Decode a string literal or a part of one. Raises UnicodeError.
+        """Decode a string literal or a part of one. Raises UnicodeError, and DecodeError for a line feed.
 
-        Returns a str if it has no escapes and belongs to a string field, otherwise bytes.
+        Returns a str if the literal has no escapes and belongs to a string field, otherwise bytes.
         """
         if "\n" in text:
             raise self.unclosed_error(quote, entry, n_pending)
@@ -196,7 +199,7 @@ cdef class TextParser(Tokenizer):
     # --- Unknown fields.
 
     cdef int check_unknown(self, message, str name, dict table, int closer) except -1:
-        """Check that an unknown field may be skipped; warns of a retired one."""
+        """Raise DecodeError unless an unknown field may be skipped. Unless all are ignored, warn of a retired field."""
         descriptor = message.DESCRIPTOR
         if not name:
             raise self.error(f"expected {chr(closer)!r}, found the end of the text")

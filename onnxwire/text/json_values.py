@@ -13,7 +13,7 @@ from onnxwire.engine.descriptor import INTEGER_RANGES, FieldDescriptor
 from onnxwire.text.number_ranges import enum_reader, integer_reader
 
 LONE_SURROGATE_REASON = "the string has a lone surrogate, which is not text"
-_FLOAT_MAX = float.fromhex("0x1.fffffep+127")  # the largest float of 32 bits
+_FLOAT_MAX = float.fromhex("0x1.fffffep+127")  # the largest finite float of 32 bits
 
 
 def _quote_value(value: object) -> str:
@@ -25,7 +25,7 @@ def _quote_value(value: object) -> str:
 
 
 def _convert_text(value: Any) -> str:
-    """Return a JSON string that is valid UTF-8; raise ValueError for other values."""
+    """Return a str that can be encoded as UTF-8. Raise ValueError for other values."""
     if value.__class__ is not str:
         raise ValueError(f"expected a string, found {_quote_value(value)}")
     if not value.isascii():
@@ -47,7 +47,10 @@ def _convert_base64(value: Any) -> bytes:
 
 
 def decode_base64(data: bytes) -> bytes:
-    """Decode base64 of either alphabet, with or without padding; skip other characters, like Python's base64."""
+    """Decode base64, standard or URL-safe, with or without padding. Skip other characters, as Python's base64 does.
+
+    Raises ValueError.
+    """
     try:
         return a2b_base64(data.translate(FROM_URL_SAFE) + b"=" * (4 - len(data) % 4))
     except ValueError as error:

@@ -62,7 +62,8 @@ def to_json(
     per level; None for one line. preserving_proto_field_name: write `raw_data` instead of `rawData`; readers accept
     both.
     Raises DecodeError if the message is damaged, nested more than 100 deep or has a string that is not valid UTF-8,
-    which JSON can't represent; the output up to that point is written.
+    which JSON can't represent; the output up to that point is written. Raises TypeError for an object that is not a
+    message, and ValueError for a negative max_bytes.
     """
     check_arguments(message, max_bytes)
     if out is not None:
@@ -103,9 +104,9 @@ _FORMATS: dict[int, Format] = {
 class _JsonPrinter:
     """Prints a message and its nested messages.
 
-    out: the text file; document: the document of the root message; the other arguments are those of `to_json`. The
-    parameter line_break of the methods is the text that begins a line of the enclosing object: a newline and spaces, or
-    "" for one line; None for the root message.
+    out: the text file; document: the document of the root message; preserves_names: preserving_proto_field_name of
+    `to_json`; the other arguments are those of `to_json`. The parameter line_break of the methods is the text that
+    begins a line of the enclosing object or array: a newline and spaces, or "" for one line; None for the root message.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class _JsonPrinter:
         write("{}" if prefix[0] == "{" else outer_break + "}")
 
     def _print_child(self, field: FieldDescriptor, index: int, value: Message, depth: int, line_break: str) -> None:
-        """Print one message of a field; index: of the message in its field, 0 for a singular field."""
+        """Print one message of a field. index: the index of the message in the field, 0 for a singular field."""
         self.path.append((field, index))
         self.print_message(value, depth, line_break)
         self.path.pop()
@@ -181,7 +182,7 @@ class _JsonPrinter:
     def _print_payload(
         self, prefix: str, message: Message, field: FieldDescriptor, value: str | bytes | LongValue, index: int
     ) -> None:
-        """Print a prefix and one string or bytes value; index: of the value in its field, 0 for a singular field."""
+        """Print a prefix and one string or bytes value. index: the index of the value, 0 for a singular field."""
         if self.max_bytes is not None and count_bytes(value) > self.max_bytes:
             self.write(f'{prefix}{{"elidedBytes": {count_bytes(value)}}}')
         elif isinstance(value, str):

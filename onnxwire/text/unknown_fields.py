@@ -21,8 +21,9 @@ from onnxwire.engine.record_walk import walk_records
 
 _MAX_UNKNOWN_DEPTH = 10  # maximum depth to which protoc prints unknown bytes as messages
 
-Record = tuple[int, int, int, int | None]  # wire type, start and end of the value, its bits or None as in `read_record`
-Line = str | tuple[str, Payload]  # whole lines, or the start of a line and the bytes to print after it
+# The wire type, start of the value, start of the next record, and raw value, as in the result of `read_record`.
+Record = tuple[int, int, int, int | None]
+Line = str | tuple[str, Payload]  # a whole line, or the start of a line and the bytes to print after it
 
 
 class UnknownFieldPrinter:
@@ -34,7 +35,7 @@ class UnknownFieldPrinter:
         self._by_descriptor: dict[Descriptor, _UnknownFields] = {}
 
     def lines_of(self, message: Message, indent: str) -> Iterator[Line]:
-        """Yield the unknown fields of a message; indent: the spaces before each line."""
+        """Yield the lines of the unknown fields of a message. indent: the spaces before each line."""
         unknown_fields = self._by_descriptor.get(message.DESCRIPTOR)
         if unknown_fields is None:
             unknown_fields = self._by_descriptor[message.DESCRIPTOR] = _UnknownFields(message.DESCRIPTOR)
@@ -92,7 +93,7 @@ def _record_lines(
 
 
 def _is_message(document: Document, start: int, end: int, max_depth: int) -> bool:
-    """Return whether protoc prints unknown bytes as a message. max_depth: levels of groups that may nest in it."""
+    """Return whether protoc prints unknown bytes as a message. max_depth: the permitted levels of groups in them."""
     while start < end:
         _, wire, value, next_start, _ = read_record(document, start, end)
         if next_start is None or (
@@ -104,7 +105,10 @@ def _is_message(document: Document, start: int, end: int, max_depth: int) -> boo
 
 
 def _is_shallow(document: Document, start: int, end: int, max_depth: int) -> bool:
-    """Return whether at most `max_depth` groups nest in the group whose content starts at `start`."""
+    """Return whether a group is undamaged and has at most `max_depth` levels of groups in it.
+
+    start: the start of the content of the group. end: the end of the bytes to read.
+    """
     if max_depth < 0:
         return False
     while True:

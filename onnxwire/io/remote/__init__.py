@@ -1,1 +1,1 @@
-"""Read files on servers, of which ranges are fetched on demand, and save to servers."""
+"""Read files on servers, fetching ranges of the files on demand, and save files to servers."""

@@ -1,4 +1,4 @@
-"""Read ranges of one version of a file on a server in parallel."""
+"""Read ranges of files on servers concurrently. All ranges of a file are from the same version of the file."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from onnxwire.io.remote.stores import Reader
     from onnxwire.io.remote.version import Version
 
-# The maximum size of a request. Round trips dominate smaller requests, and larger ones are expensive to retry.
+# The maximum size of a range that is read by one request. Round trips dominate smaller requests, and larger ones are
+# expensive to retry.
 CHUNK_BYTES = 1 << 23
 # The maximum gap between two ranges of one request. Reading such a gap takes as long as one more concurrent request.
 _MAX_GAP_BYTES = 1 << 15
-_OPEN_BYTES = 1 << 16  # size of the beginning of a file, which is read to open the file
+# The size of the beginning of a file, which is read to open the file; in `_window`, also the length beyond which a
+# sequence of reads grows more slowly.
+_OPEN_BYTES = 1 << 16
 _SMALL_FILE_BYTES = 1 << 25  # a file up to this size is read completely if a walk needs more than its first bytes
 # The maximum size of a file that is read completely because its server does not support ranges or identify versions.
 _MAX_BYTES_WITHOUT_RANGES = 1 << 28
@@ -46,11 +49,11 @@ MAX_CONCURRENT_REQUESTS = 16  # of long ranges; of short ranges, MAX_GUESSES
 class RemoteFile:
     """A file on a server; the `source` of a PartialMemory. `open` or `open_files` has to be called first.
 
-    reader: reads ranges of the file; address: the address of the file; origin: the store and the model's address,
-    to find external data. name: the file's name in error messages. size, version: the size and version in the first
-    response, which all later responses must match.
-    requests, received: the number of requests, without retries and redirects, and of bytes received, so far. schedule:
-    fetches ranges before they are read, or None.
+    reader: reads ranges of the file; address: the address of the file; origin: the store and address of the model,
+    from which external data is also opened. name: the file's name in error messages. size, version: the size and
+    version of the file when it was opened, which all later responses must match.
+    requests: the number of requests so far, without retries and redirects. received: the number of bytes received so
+    far. schedule: an object that fetches ranges before they are read, or None.
     """
 
     def __init__(self, reader: Reader, address: Address, origin: Origin) -> None:
@@ -118,7 +121,7 @@ class RemoteFile:
         return data, version
 
     async def _open_whole(self, missing_feature: str) -> tuple[Buffer, Version]:
-        """Read the complete file in one request. Raise SourceError if it is too large.
+        """Read the complete file in one request. Raise SourceError if it is too large or not received completely.
 
         missing_feature: the reason, as a verb phrase that follows "the server does not".
         """
@@ -195,12 +198,12 @@ class RemoteFile:
     def _window(self, start: int) -> int:
         """Return how many bytes to read from an offset: more if the walk has read sequentially up to the offset.
 
-        Records the read in the sequence.
+        Adds the returned number of bytes to the recorded sequence, or records a new sequence.
         """
         sequence_start, sequence_end = self._sequence
         if not self._has_skipped and sequence_start <= start <= sequence_end + _MIN_SEQUENCE_BYTES:
             length = max(start - sequence_start, _MIN_SEQUENCE_BYTES)
-            # The sequence becomes eight times as long; beyond _OPEN_BYTES, three times as long.
+            # The sequence becomes eight times as long, or three times if it is longer than _OPEN_BYTES.
             window = 7 * length if length <= _OPEN_BYTES else 2 * length
             self._sequence = (sequence_start, start + window)
         else:
@@ -240,7 +243,7 @@ class RemoteFile:
 
         self._read(_split([(start, start + len(out))]), put)
 
-    # The following methods send requests.
+    # The following methods send requests and check the responses.
 
     def _read(self, pieces: list[Range], put: Callable[[int, Buffer], None]) -> None:
         """Read ranges concurrently. put: called with the offset and bytes of each range."""
@@ -283,7 +286,7 @@ class RemoteFile:
 
 
 def open_files(files: list[RemoteFile]) -> Error | None:
-    """Open files concurrently. Return the error of the first file that has one, or None.
+    """Open files concurrently. Return the error of the first file that could not be opened, or None.
 
     Raises SourceError for a cache folder that can't be used.
     """
@@ -328,11 +331,11 @@ def fetch_all(requests: list[tuple[RemoteFile, PartialMemory, list[Range]]]) -> 
 
 
 async def _read_all(pieces: list[tuple[RemoteFile, int, int, Callable[[int, Buffer], None]]]) -> None:
-    """Read ranges of files concurrently. The first error cancels all requests.
+    """Read ranges of files concurrently. The first error cancels the other requests.
 
-    pieces: file, start, end, and the function that is called with the start and the bytes.
+    pieces: for each range, the file, start, end, and the function that is called with the start and the bytes.
     """
-    # More ranges are requested at a time if they are short, as those of readahead are.
+    # More ranges are requested at a time if their total size is small, as for readahead.
     is_short = sum(end - start for _, start, end, _ in pieces) <= CHUNK_BYTES
     remaining_pieces = iter(pieces)
 

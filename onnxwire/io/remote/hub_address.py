@@ -37,12 +37,12 @@ class HubFile(NamedTuple):
 
 
 def hub_endpoint() -> str:
-    """Return the URL of the Hub: HF_ENDPOINT, or the public one."""
+    """Return the URL of the Hub: the environment variable HF_ENDPOINT, or the URL of the public Hub."""
     return (os.environ.get("HF_ENDPOINT") or _ENDPOINT).rstrip("/")
 
 
 def parse_hub_file(text: str) -> HubFile:
-    """Parse an address; its path is "" for a repository. Raises ValueError for names that the Hub does not allow."""
+    """Parse an address. The path of the result is "" for a repository. Raises ValueError for an invalid address."""
     organization, _, remainder = text.partition("://")[2].partition("/")
     repository, at_sign, remainder = _split_repository(remainder)
     if organization in ("datasets", "spaces", "models", "buckets"):

@@ -1,4 +1,4 @@
-"""Make boto3 clients for operations that obstore lacks: list keys with empty names, as in a//b, and copy parts."""
+"""Make boto3 clients for two operations that obstore lacks: listing keys such as a//b, and copying parts of objects."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Bucket(NamedTuple):
 
 
 def open_bucket(address: Address, options: Mapping[str, Any] | None) -> Bucket | None:
-    """Return the bucket of an address; None if it is not in S3, boto3 is not installed, or boto3 lacks a setting.
+    """Return the bucket of an address; None if the address is not in S3, or boto3 is not installed or lacks a setting.
 
-    Access keys, region and endpoint come from the options, else from the environment, both under obstore's names. If
-    access keys are in neither, boto3 searches for them in its usual places.
+    Access keys, region, endpoint and addressing style come from the options, else from the environment, both under
+    obstore's names. If access keys are in neither, boto3 searches for them in its usual places.
     """
     if address.scheme not in S3_SCHEMES:
         return None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Version(namedtuple("Version", ("size", "etag", "modified", "version"))):
-    """The version of a file, as a server reports it: size, ETag, modification time, version number."""
+    """The version of a file, as a server reports it: size, ETag, modification time, version ID."""
 
     __slots__ = ()
     size: int
