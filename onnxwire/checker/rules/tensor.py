@@ -33,7 +33,7 @@ _LIST_TYPES = {
     "string": "STRING",
     "int32": "INT32, narrower integers, BOOL, and floats of up to 16 bits",
 }
-# Rules of the number of entries in a list, each with its types.
+# Rules of the number of entries in a list, each with the data types that it checks.
 _COUNTED_TYPES = {
     "tensor-typed-data-count": ("FLOAT", "DOUBLE", "INT64", "UINT32", "UINT64", "STRING"),
     "tensor-complex64-data-count": ("COMPLEX64",),
@@ -76,7 +76,7 @@ RULES = {
                     & (tensor.derive(Payloads).n_filled_fields == 0)
                     & (tensor.derive(Payloads).n_required > 0)
                 ),
-                "tensor {name!r} has no data, and its element count is {count:,}; "
+                "tensor {name!r} has no data, and the number of elements to store is {count:,}; "
                 "fill raw_data or the list of its type, or set data_location to EXTERNAL",
                 {"count": lambda tensor: tensor.derive(Payloads).n_required},
             ),
@@ -177,7 +177,7 @@ def _is_misplaced(tensors: Sheet, storage: int) -> Any:
 
 
 def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
-    """Return a finding about tensors whose list has a wrong number of entries. subject: begins the message."""
+    """Return a finding about tensors whose list has a wrong number of entries. subject: the start of the message."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     actual_counts, required_counts, actual_bytes = payloads.count, payloads.n_entries, payloads.count_bytes
     return tensors.at(
@@ -195,7 +195,7 @@ def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
 
 
 def _report_size(facts: Facts, rows: Any, subject: str) -> Finding:
-    """Return a finding about tensors whose raw_data has a wrong length. subject: begins the message."""
+    """Return a finding about tensors whose raw_data has a wrong length. subject: the start of the message."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     return tensors.at(
         rows,
