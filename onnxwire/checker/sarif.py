@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SECURITY_SEVERITIES = {"error": "8.0", "warning": "5.0", "note": "2.0"}  # scores on the scale of CVSS
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_URI_CHARACTERS = "%:/?#[]@!$&'()*+,;="  # characters that are unchanged in the URI of an address
+_URI_CHARACTERS = "%:/?#[]@!$&'()*+,;="  # characters that URIs of addresses keep, as well as letters, digits and _.-~
 
 
 class SarifWriter:
@@ -57,7 +57,7 @@ class SarifWriter:
             self.omitted[artifact["uri"]] = problems.omitted
 
     def _result(self, artifact: dict[str, str], problem: Problem, in_baseline: int | None) -> dict[str, Any]:
-        """Return the result object of a problem."""
+        """Return the result object of a problem. in_baseline: as in `Problems`; None for a check without a baseline."""
         location: dict[str, Any] = {"physicalLocation": {"artifactLocation": artifact}}
         if problem.offset is not None:
             location["physicalLocation"]["region"] = {"byteOffset": problem.offset}

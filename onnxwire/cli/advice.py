@@ -21,13 +21,13 @@ _REPLACEMENTS = {
     "choose the dense ones with names=": "choose the dense ones by their names",
 }
 
-# The start of the advice in errors for a file that contains another type of message than expected; the type's name
-# follows.
+# The start of the advice in errors for a file that contains another type of message than expected; the name of the
+# actual type follows.
 _LOAD_TYPE = "load it with type=onnxwire."
 
 
 def shell_advice(text: str) -> str:
-    """Return the text of an error, with the options of commands in place of parameters of Python functions."""
+    """Return the text of an error or warning, with options of commands in place of parameters of functions."""
     for library_text, command_text in _REPLACEMENTS.items():
         text = text.replace(library_text, command_text)
     start, separator, name = text.partition(_LOAD_TYPE)

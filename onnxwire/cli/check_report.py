@@ -1,4 +1,4 @@
-"""The reports of `onnxwire check`: text for terminals, lines for pipes, JSON and SARIF."""
+"""The reports of `onnxwire check`: text for terminals, lines for pipes, JSON and SARIF; and the list of its rules."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _MAX_PRINTED_PROBLEMS = {"error": 10, "warning": 10, "note": 1}
 
 
 class Reporter:
-    """The base class of reports, which prints nothing.
+    """The base class of reporters; it prints nothing.
 
-    For each file, `add_fixes` is called with --fix, and then `add_problems`, or `add_fault` if the file could not be
-    checked or written.
+    For each file, `add_fixes` is called if --fix was given, and then `add_problems`, or `add_fault` if the file could
+    not be checked or written.
     """
 
     def add_fixes(self, file: str, fixes: Fixes) -> None:
-        """Report the repairs of a file before they are applied."""
+        """Report the repairs that will be applied to a file, or with --dry-run would be."""
 
     def add_problems(self, file: str, problems: Problems, seconds: float) -> None:
-        """Report the problems of a file, after its repairs if they were applied. seconds: the duration of the check."""
+        """Report the problems of a file; if it was repaired, those that remain. seconds: the duration of the check."""
 
     def add_fault(self, file: str, reason: str) -> None:
         """Report that a file could not be checked or written. The caller also prints the error on stderr."""
@@ -146,9 +146,10 @@ class _TextReporter(Reporter):
 
 
 def _checked_text(problems: Problems, seconds: float, notes: int) -> str:
-    """Format the numbers of checked elements and of problems of the baseline, the duration, and the number of notes.
+    """Format the numbers of applied rules, checked nodes and tensors, the duration, and the number of notes.
 
-    notes: the number of notes that are not printed.
+    The number of problems that the baseline also has is added if it is not 0. notes: the number of notes that are not
+    printed.
     """
     counts = [count_text(count, noun.removesuffix("s")) for noun, count in problems.checked.items()]
     if problems.in_baseline:
@@ -276,7 +277,7 @@ def print_rules(out: IO[str], options: argparse.Namespace, select: list[str] | N
 
 
 def _ir_versions(rule: Rule) -> str:
-    """Return the IR versions that a rule applies to, as " (IR 3 and later)", or "" for all versions."""
+    """Return the IR versions that a rule applies to, such as " (IR 3 and later)", or "" for all versions."""
     if rule.since_ir and rule.until_ir:
         return f" (IR {rule.since_ir} to {rule.until_ir})"
     if rule.until_ir:

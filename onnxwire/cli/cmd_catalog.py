@@ -21,13 +21,13 @@ _EXAMPLES = """\
 examples:
   onnxwire catalog models/ -o catalog
   onnxwire catalog 'zoo/**/*.onnx' extra.onnx -o catalog --hash --check
-  onnxwire catalog models/ -o catalog --prune            remove models whose files no longer exist
+  onnxwire catalog models/ -o catalog --prune            remove entries of models whose files no longer exist
   onnxwire catalog s3://bucket/zoo/ 's3://other/**/decoder*.onnx' https://host/model.onnx -o catalog
   onnxwire catalog models/ -o catalog --engine dask --scheduler tcp://10.0.0.1:8786
   onnxwire catalog models/ -o catalog --engine ray --address auto
   onnxwire sql catalog "select distinct model from operators where type = 'Loop'"
 
-exit status: 0 all models were read, 1 some could not be read (see the table failures), 2 error
+exit status: 0 all models were read, 1 some models or sources could not be read (stderr lists them), 2 error
 """
 
 
@@ -56,7 +56,7 @@ def add_parser(commands: Any) -> None:
     )
     add("--hash", action="store_true", help="hash all weights (XXH3-128), to find duplicates")
     add("--check", action="store_true", help="run the rules of `onnxwire check`")
-    add("--prune", action="store_true", help="remove models whose files no longer exist")
+    add("--prune", action="store_true", help="remove the entries of models whose files no longer exist")
     add(
         "--repair",
         action="store_true",

@@ -27,7 +27,7 @@ def add_parser(commands: Any) -> None:
     """Add the command to the parser's `commands`."""
     parser = add_command(commands, "convert-version", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("opset", metavar="OPSET", type=int, help="the version of the default domain to convert to")
+    parser.add_argument("opset", metavar="OPSET", type=int, help="the new version of the default domain")
     add_result(parser)
     parser.set_defaults(run=run)
 

@@ -21,8 +21,8 @@ from onnxwire.io.save import save
 from onnxwire.messages import SCHEMA
 
 _DESCRIPTION = """\
-Convert protobuf's text format, or JSON, to a binary file, as `protoc --encode=onnx.ModelProto` does. The input is the
-output of `onnxwire dump`, edited or not. If the text has a fault, no file is written.
+Convert protobuf's text format to a binary file, as `protoc --encode=onnx.ModelProto` does, or JSON with --json. The
+input can be the output of `onnxwire dump`, edited or not. If the text has a fault, no file is written.
 """
 _EXAMPLES = """\
 examples:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from onnxwire.cli.terminal import Paint
 
 _DESCRIPTION = """\
-Print the summary of a model: version, operator sets, inputs and outputs, operators, tensors. Weights are not read, so
-the size of the file does not matter.
+Print the summary of a model: IR version, operator sets, inputs and outputs, operators, tensors. Weights are not read,
+so the size of the file does not matter.
 """
 _EXAMPLES = """\
 examples:
@@ -32,9 +32,9 @@ examples:
 """
 
 _KEY_COLUMN_CHARS = 16  # width of the column of keys
-_MAX_TEXT_CHARS = 200  # maximum length of a printed doc string, type, and key or value of metadata
-_MAX_ENTRIES = 50  # maximum number of metadata entries
-_MIN_VALUE_CHARS = 20  # minimum width of a metadata value beside a long key
+_MAX_TEXT_CHARS = 200  # maximum number of printed characters of a doc string, type, metadata key or value, unescaped
+_MAX_ENTRIES = 50  # maximum number of printed metadata entries
+_MIN_VALUE_CHARS = 20  # metadata values, types, and names of large tensors are not truncated to fewer characters
 
 
 def add_parser(commands: Any) -> None:
@@ -88,7 +88,8 @@ def run(options: argparse.Namespace) -> int:
 def _lines(summary: dict[str, Any], paint: Paint, max_width: int | None) -> list[str]:
     """Format the summary as text.
 
-    max_width: the width of the terminal, to which texts of the file are truncated; None without a terminal.
+    max_width: the width of the terminal; doc strings, metadata, and the names and types of values and tensors are
+    truncated to fit it. None without a terminal.
     """
     nodes, tensors = summary["nodes"], summary["tensors"]
     producer = f"{summary['producer_name']} {summary['producer_version']}".strip() or "-"

@@ -15,8 +15,8 @@ from onnxwire.messages import GraphProto, ModelProto
 
 _DESCRIPTION = """\
 List the metadata of a model (metadata_props), print single values, set or remove entries. Of entries with the same
-key, the last is shown. Without -o or -i no file is
-written, and the exit status is 1 if a KEY does not exist, or if there are no entries.
+key, the last is shown. Without -o or -i, no file is written, and the exit status is 1 if a KEY does not exist, or if
+there are no entries.
 """
 _EXAMPLES = """\
 examples:
@@ -73,8 +73,10 @@ def run(options: argparse.Namespace) -> int:
 def _change(
     model: ModelProto, message: ModelProto | GraphProto, changes: list[tuple[str, str]], removed_keys: list[str]
 ) -> None:
-    """Set and remove entries; the order of the other entries does not change.
+    """Remove entries, then set others; the order of the remaining entries does not change.
 
+    message: the model or graph with the entries. changes: pairs of a key and its new value. All entries with a key are
+    set or removed.
     Raises PathError if an entry to remove does not exist.
     """
     props = message.metadata_props

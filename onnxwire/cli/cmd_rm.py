@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--bypass",
         action="store_true",
-        help="each PATH is a node: connect the consumers of its first output to its first input",
+        help="each PATH is a node: remove it, and connect the consumers of its first output to its first input",
     )
     add_result(parser)
     parser.set_defaults(run=run)

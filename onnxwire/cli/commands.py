@@ -1,4 +1,7 @@
-"""The names and summaries of the commands; each command is a module cmd_NAME, imported when the command is called."""
+"""The names and summaries of the commands. Each command is a module cmd_NAME, in which NAME has _ in place of -.
+
+The module is imported when the command is called.
+"""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ _ASSERTION = re.compile(r"^\S+:\d+: \w+: Assertion `.*?` failed: ")
 
 @contextmanager
 def official_errors(path: str) -> Iterator[None]:
-    """Convert any exception of the official package to an EditError with the file.
+    """Convert any exception of the block to an EditError with the file, except the errors of onnxwire.
 
-    The exceptions of the package have no common base class.
+    The exceptions of the official package have no common base class. path: the path or address of the model.
     """
     try:
         yield

@@ -40,7 +40,7 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Add a command to the parser's `commands`.
 
-    examples: the end of its help. untrusted_help: the help of --untrusted.
+    examples: the end of the command's help. untrusted_help: the help of --untrusted.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -121,7 +121,7 @@ def make_number_parser(low: int, high: int, noun: str) -> Callable[[str], int]:
 
 
 def add_type(parser: argparse.ArgumentParser, help: str, default: str | None = "ModelProto", *other_words: str) -> None:
-    """Add --type, the name of a message. other_words: other accepted values."""
+    """Add --type, the name of a message type. other_words: other accepted values."""
     names = [name.partition(".")[2] for name in SCHEMA.messages]
     parser.add_argument("--type", metavar="MESSAGE", default=default, choices=[*names, *other_words], help=help)
 

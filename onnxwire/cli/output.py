@@ -15,7 +15,7 @@ from onnxwire.io.remote.address import shown_source
 
 
 def refuse_overwriting_input(path: str, output: str) -> None:
-    """Raise SourceError if the file to write is the input."""
+    """Raise SourceError if the file to write is the input. path: the input. output: the file to write, or -."""
     if "://" in path and path == output:
         raise SourceError(errno.EINVAL, "this is the input; name another output file", shown_source(output))
     if output != "-" and os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):

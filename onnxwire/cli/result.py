@@ -16,7 +16,10 @@ from onnxwire.messages import ModelProto
 
 
 def add_result(parser: argparse.ArgumentParser, is_required: bool = True) -> None:
-    """Add --no-progress, and the alternatives -o and -i, which select the output."""
+    """Add --no-progress, and the alternatives -o and -i, of which one selects the output.
+
+    is_required: whether -o or -i must be given.
+    """
     targets = parser.add_mutually_exclusive_group(required=is_required)
     targets.add_argument("-o", "--output", metavar="OUT", help="the model to write, which may be FILE; - for stdout")
     targets.add_argument("-i", "--in-place", action="store_true", help="replace FILE by the changed model, atomically")

@@ -29,7 +29,10 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def make_row_test(pattern: str | None, is_regex: bool, conditions: Iterable[str]) -> Callable[[Row], bool]:
-    """Return a predicate that tests the name and the conditions of a row."""
+    """Return a function that tests whether a row fulfils all conditions, and its name matches the pattern, if any.
+
+    conditions: see `row_filter`. is_regex: whether the pattern is a regular expression; see `name_matcher`.
+    """
     tests: list[Callable[[Row], bool]] = [row_filter(text) for text in conditions]
     if pattern is not None:
         matches_name = name_matcher(pattern, is_regex)
@@ -59,7 +62,7 @@ def report_no_rows(options: argparse.Namespace, noun: str) -> int:
 
 
 def describe_location(row: Row, model: str) -> str:
-    """Describe the location of a tensor's payload. row: the row of the tensor; model: the path of the model."""
+    """Describe the location of a tensor's payload. row: the row of the tensor; model: the path or address."""
     if row["offset"] is None:
         return f"in {row['stored']}" if row["stored"] else "-"
     if row["stored"] == "external_data":

@@ -1,5 +1,5 @@
-"""Finders of the modules that `install` provides: onnxwire's classes, patched modules of `onnx`, substitutes for
-protobuf."""
+"""Finders of the modules that `install` provides: onnxwire's classes, patched modules of `onnx`, protobuf's
+descriptor pool with the files of `onnx`, substitutes for protobuf."""
 
 from __future__ import annotations
 

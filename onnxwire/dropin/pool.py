@@ -16,7 +16,8 @@ def register_files(names: list[str]) -> None:
 
     Then modules that protoc generated from files that import onnx/onnx-ml.proto can be imported, and `Any`, text_format
     and symbol_database know the names of onnx's messages. Protobuf makes classes of its own for these messages.
-    names: the names of the modules. No-op if `onnx` or its modules are not found, or are too new for this protobuf.
+    names: the names of the modules. No-op if `onnx` is not found. Modules that are not found or raise an exception,
+    such as those that are too new for this protobuf, are skipped.
     """
     package = PathFinder.find_spec("onnx")
     if package is None:

@@ -1,4 +1,5 @@
-"""Replacements for functions of `onnx`: loading by mapping, saving by streaming, arrays that share bytes."""
+"""Replacements for functions of `onnx`: loading models and external data by mapping, saving by streaming,
+arrays that share bytes."""
 
 from __future__ import annotations
 
@@ -189,8 +190,8 @@ def _make_to_array(original: Callable[..., Any]) -> Callable[..., Any]:
 def _shared_array(tensor: TensorProto) -> Array | None:
     """Return an array that shares a tensor's raw_data.
 
-    Returns None for a segment, an external tensor or an unknown type, if raw_data is absent, empty or faulty, and if
-    numpy can't use its bytes without a copy.
+    Returns None for a segment, an external tensor or an unknown type, if raw_data is absent or empty or does not have
+    the length that dims require, and if numpy can't use its bytes without a copy.
     """
     import numpy as np
 

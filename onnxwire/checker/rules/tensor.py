@@ -1,4 +1,4 @@
-"""Rules of tensors: types, dims, storage and number of elements; `tensor_values` has the rules of values."""
+"""Rules of tensors: types, dims, storage, number of elements and segments; `tensor_values` has the rules of values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LIST_TYPES = {
     "string": "STRING",
     "int32": "INT32, narrower integers, BOOL, and floats of up to 16 bits",
 }
-# Rules of the number of entries in a list, each with its types.
+# Rules of the number of entries in a list, each with the data types that it checks.
 _COUNTED_TYPES = {
     "tensor-typed-data-count": ("FLOAT", "DOUBLE", "INT64", "UINT32", "UINT64", "STRING"),
     "tensor-complex64-data-count": ("COMPLEX64",),
@@ -45,7 +45,7 @@ _COUNTED_TYPES = {
     "tensor-int32-data-count-2bit": TWO_BITS,
     "tensor-int32-data-count-6bit": FLOAT6,
 }
-# Rules of the length of raw_data, each with the bits of an element.
+# Rules of the length of raw_data, each with the possible sizes of an element in bits.
 _RAW_BITS = {
     "tensor-raw-data-length": (8, 16, 32, 64, 128),
     "tensor-raw-data-length-4bit": (4,),
@@ -64,7 +64,7 @@ RULES = {
             f"the data_type of tensor {{name!r}} is {{data_type}}, which is not a type; "
             f"the types are 1 to {DATA_TYPES[-1].number}",
         ),
-        # A tensor with a dimension of 0 has no elements, whatever its other dims are.
+        # With a dim of 0, the product is 0, however large the other dims are.
         "tensor-dims-product-overflow": (
             lambda tensor: tensor.derive(Payloads).exceeds_63_bits,
             "the dims of tensor {name!r} require more bytes than 63 bits can count; correct them",
@@ -76,7 +76,7 @@ RULES = {
                     & (tensor.derive(Payloads).n_filled_fields == 0)
                     & (tensor.derive(Payloads).n_required > 0)
                 ),
-                "tensor {name!r} has no data, and its element count is {count:,}; "
+                "tensor {name!r} has no data, and the number of elements to store is {count:,}; "
                 "fill raw_data or the list of its type, or set data_location to EXTERNAL",
                 {"count": lambda tensor: tensor.derive(Payloads).n_required},
             ),
@@ -129,7 +129,7 @@ RULES = {
     "TensorProto.Segment": {
         "tensor-segment-unsupported": (
             lambda segment: segment.under("TensorProto.segment"),
-            "the tensor is a segment of a larger one, which most readers refuse; store the whole tensor",
+            "the tensor is a segment of a larger tensor, and most readers refuse segments; store the whole tensor",
         ),
     },
     "UnknownFields": {
@@ -153,7 +153,7 @@ def _has_inline_elements(tensors: Sheet) -> Any:
 
 
 def _filled_fields(tensors: Sheet, row: int) -> str:
-    """Return the names of the nonempty fields for elements of a tensor."""
+    """Return the names of a tensor's nonempty fields for elements."""
     return " and ".join(field for field in STORAGE_FIELDS if is_filled(tensors, field, row))
 
 
@@ -164,9 +164,9 @@ def _has_only_raw_data(tensors: Sheet) -> Any:
 
 
 def _is_misplaced(tensors: Sheet, storage: int) -> Any:
-    """Return whether each tensor has its elements only in one list, which is for other types.
+    """Return whether each inline tensor has its elements only in a certain list, which is for other data types.
 
-    storage: the list, as index of STORAGE_FIELDS.
+    storage: the list, as index of STORAGE_FIELDS. Tensors with a dim of 0 or an unknown data type are not included.
     """
     payloads = tensors.derive(Payloads)
     is_in_list = payloads.storage == storage
@@ -177,7 +177,7 @@ def _is_misplaced(tensors: Sheet, storage: int) -> Any:
 
 
 def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
-    """Return a finding about tensors whose list has a wrong number of entries. subject: begins the message."""
+    """Return a finding about tensors whose list has a wrong number of entries. subject: the start of the message."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     actual_counts, required_counts, actual_bytes = payloads.count, payloads.n_entries, payloads.count_bytes
     return tensors.at(
@@ -195,7 +195,7 @@ def _report_count(facts: Facts, rows: Any, subject: str) -> Finding:
 
 
 def _report_size(facts: Facts, rows: Any, subject: str) -> Finding:
-    """Return a finding about tensors whose raw_data has a wrong length. subject: begins the message."""
+    """Return a finding about tensors whose raw_data has a wrong length. subject: the start of the message."""
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     return tensors.at(
         rows,
@@ -207,9 +207,10 @@ def _report_size(facts: Facts, rows: Any, subject: str) -> Finding:
 
 
 def _wrong_counts(id: str, facts: Facts) -> Iterator[Finding]:
-    """Yield tensors without segment, of the rule's types, whose list does not have the entries that the dims require.
+    """Yield tensors without segment, of the rule's types, whose list does not have as many entries as the dims require.
 
-    Only the size is checked if the entries are not counted (see `payloads.Numbers`): a number takes one to ten bytes.
+    If the entries are not counted (see `payloads.Numbers`), only the size in bytes is checked: a number takes one to
+    ten bytes.
     """
     payloads = facts.derive(Payloads)
     is_wrong = payloads.is_wrong_count & ~payloads.has_segment & (payloads.elements > 0)
@@ -235,7 +236,9 @@ for _id in _RAW_BITS:
 
 @rule("tensor-segment-bounds", "TensorProto.Segment")
 def segment_bounds(facts: Facts) -> Iterator[Finding]:
-    """Yield segments that are not a range of the tensor's elements, and tensors whose data does not fit the segment."""
+    """Yield segments that lack begin or end or are not a range of the tensor's elements, and tensors whose data does
+    not have the length that the segment requires.
+    """
     segments, payloads = facts["TensorProto.Segment"], facts.derive(Payloads)
     owners = segments.parent_under("TensorProto.segment")
     has_both = segments.has("begin") & segments.has("end")

@@ -1,7 +1,8 @@
 """Rules of the values in tensors.
 
-The rules check the first 64 KiB of the numbers of a tensor, the last byte of raw_data, and the first 1 MiB of strings,
-up to 16 MiB of each field in a document; see `payloads`.
+The rules check the first 64 KiB of int32_data, of uint64_data and of booleans in raw_data, the first 1 MiB of
+string_data, and the last byte of tensors whose elements have less than 8 bits. Of each field, at most 16 MiB in a
+document are scanned; see `payloads`.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ RULES = {
 
 
 def _find_out_of_range(ranges: dict[str, tuple[int, int]], facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of some types with an entry of int32_data out of the range of their type."""
+    """Yield tensors of some types with an entry of int32_data out of the range of their type.
+
+    ranges: the least and the greatest entry, by the name of the data type.
+    """
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     rows = true_rows(payloads.has_type(*ranges) & payloads.has("int32_data"))
     if not len(rows):
@@ -123,15 +127,18 @@ def _has_nonzero_padding(facts: Facts) -> Any:
 
 @rule("tensor-packed-padding-zero", "TensorProto")
 def packed_padding_zero(facts: Facts) -> Iterator[Finding]:
-    """Yield tensors of 4 or 2 bits with nonzero bits after the last element; int32_data above 64 KiB is skipped."""
+    """Yield tensors of 4-bit or 2-bit elements with nonzero bits after the last element.
+
+    int32_data above 64 KiB, or after 16 MiB of the field in a document, is skipped.
+    """
     tensors, payloads = facts.TensorProto, facts.derive(Payloads)
     is_packed = payloads.has_type(*FOUR_BITS, *TWO_BITS)
     if not is_packed.any():
         return
     numbers = facts.derive(int32_numbers)
     # `tensor-int32-data-range` reports an entry that is not a byte.
-    is_last = numbers.is_whole & (numbers.count == payloads.n_entries) & (numbers.last >= 0) & (numbers.last <= 255)
-    is_listed = payloads.has("int32_data") & (payloads.last_bits > 0) & is_last
+    is_known = numbers.is_whole & (numbers.count == payloads.n_entries) & (numbers.last >= 0) & (numbers.last <= 255)
+    is_listed = payloads.has("int32_data") & (payloads.last_bits > 0) & is_known
     yield tensors.at(
         is_packed & (_has_nonzero_padding(facts) | (is_listed & (numbers.last >> payloads.last_bits > 0))),
         "the last byte of tensor {name!r} of {type_name} has nonzero bits after the last element; clear them",

@@ -22,7 +22,7 @@ _KEY_TYPES = tuple(
 _UNKNOWN_ELEM_TYPE = (
     f"elem_type {{elem_type}} is not one of 1 to {_DATA_TYPES[-1]}; use a number of TensorProto.DataType"
 )
-# Rules that are also reported for the outermost type around the type that breaks them.
+# If a nested type breaks one of these rules, `type-nested-valid` is reported for the outermost type around it.
 _NESTED_RULES = (
     "type-value-case-set", "type-tensor-elem-type", "type-sparse-elem-type", "type-sequence-elem-type-present",
     "type-map-key-type", "type-map-value-type", "type-optional-elem-type-present", "type-opaque-name-present",
@@ -145,7 +145,7 @@ def _io_names(facts: Facts) -> Any:
 
 
 def _outer_types(facts: Facts) -> Any:
-    """Return the row of the TypeProto that contains each TypeProto, -1 if none does."""
+    """Return the row of the TypeProto that directly contains each TypeProto, -1 if none does."""
     types = facts.TypeProto
     outer_types = np.full(types.n, -1, np.int64)
     for field in _NESTED_TYPE_FIELDS:
@@ -156,7 +156,7 @@ def _outer_types(facts: Facts) -> Any:
 
 @rule("type-nested-valid", "TypeProto")
 def nested_valid(facts: Facts) -> Iterator[Finding]:
-    """Yield the outermost types that contain types that break a rule, with that rule."""
+    """Yield the outermost types around types that break a rule of _NESTED_RULES, each with the first such rule."""
     if not any(facts.count(field.rpartition(".")[0]) for field in _NESTED_TYPE_FIELDS):
         return
     types, outer_types = facts.TypeProto, _outer_types(facts)
@@ -171,10 +171,10 @@ def nested_valid(facts: Facts) -> Iterator[Finding]:
             outermost = rows
             while (outer_types[outermost] >= 0).any():
                 outermost = np.where(outer_types[outermost] >= 0, outer_types[outermost], outermost)
-            is_first = inner_rows[outermost] < 0
-            # Of several inner types that break the rule, the last one is reported.
-            inner_rows[outermost[is_first]] = rows[is_first]
-            broken_rules.update(dict.fromkeys(outermost[is_first].tolist(), id))
+            is_new = inner_rows[outermost] < 0
+            # Of several inner types in one finding, the last one is reported.
+            inner_rows[outermost[is_new]] = rows[is_new]
+            broken_rules.update(dict.fromkeys(outermost[is_new].tolist(), id))
     yield types.at(
         inner_rows >= 0,
         "the type contains {inner}, which breaks the rule {rule}; correct it",

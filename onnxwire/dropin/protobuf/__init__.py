@@ -1,3 +1,3 @@
-"""A substitute for `google.protobuf`, with the parts that the `onnx` package imports, if protobuf is not installed."""
+"""A substitute for `google.protobuf`, used if protobuf is not installed. It has the parts that `onnx` imports."""
 
-IS_SUBSTITUTE = True
+IS_SUBSTITUTE = True  # distinguishes this module from protobuf's

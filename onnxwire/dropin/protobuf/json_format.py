@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     MessageT = TypeVar("MessageT", bound=Message)
 
-IS_SUBSTITUTE = True
+IS_SUBSTITUTE = True  # distinguishes this module from protobuf's
 
 
 class Error(Exception):

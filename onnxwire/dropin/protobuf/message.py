@@ -1,6 +1,6 @@
 """A substitute for `google.protobuf.message`: the base class of messages, and the errors."""
 
-IS_SUBSTITUTE = True
+IS_SUBSTITUTE = True  # distinguishes this module from protobuf's
 
 
 class Error(Exception):
