@@ -52,7 +52,7 @@ MODULES = {
     "value_info": ("ValueInfoProto",),
     "shape": ("TensorShapeProto.Dimension",),
     "types": ("TypeProto",),
-    "node": ("NodeProto",),
+    "node": ("NodeProto", "FunctionProto"),
     "signature": ("NodeProto",),
     "attribute": ("AttributeProto",),
     "tensor": ("TensorProto",),
@@ -74,12 +74,12 @@ MODULES = {
 SECURITY_MODULES: dict[str, tuple[str, ...]] = {
     "security_wire": (),
     "security_files": ("TensorProto",),
-    "security_resources": ("NodeProto", "TensorProto", "SparseTensorProto", "GraphProto"),
+    "security_resources": (),
     "security_attributes": ("NodeProto", "AttributeProto"),
-    "security_code": ("NodeProto", "FunctionProto", "StringStringEntryProto"),
+    "security_code": ("NodeProto", "FunctionProto", "StringStringEntryProto", "OperatorSetIdProto"),
     "security_names": (),
     "security_payloads": (),
-    "security_behaviour": ("NodeProto",),
+    "security_behaviour": ("NodeProto", "TensorProto"),
     "security_triggers": ("NodeProto",),
 }
 
