@@ -18,7 +18,8 @@ from onnxwire.checker._sheets cimport (
     CHILD, CHILDREN, CLASH, LIST, MAX_CAPACITY, MERGED, NUMBER, PAYLOAD, SPAN, TEXT, UNKNOWN, Column, Records, Run,
     add_element, add_row, allocate_column, clear_rows, element_bytes, free_sheet, next_capacity, widen_sheet,
 )
-from onnxwire.index.interning cimport find_text, free_texts, grow_array, hash_and_prefetch, intern, prefetch
+from onnxwire.index.interning cimport find_text, free_texts, grow_array, hash_and_prefetch, intern
+from onnxwire.engine.advise cimport prefetch
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport FAR_SKIP_BYTES, advise_far
 from onnxwire.engine.memory cimport calloc, free

@@ -1,4 +1,4 @@
-"""Advice to the kernel about memory."""
+"""Advice to the kernel and the processor about memory."""
 from libc.stdint cimport uint8_t, uint64_t
 
 cdef extern from "advise.h" nogil:
@@ -10,3 +10,5 @@ cdef extern from "advise.h" nogil:
     int ow_open_far(const uint8_t* p, size_t size)
     void ow_request_headers(OwHeaders* headers, const uint8_t* p, const uint8_t* end)
     void ow_request_huge_pages(void* p, size_t size)
+    void prefetch "ow_prefetch"(const void* p)
+    const uint8_t* prefetch_block "ow_prefetch_block"(const uint8_t* p, const uint8_t* end)

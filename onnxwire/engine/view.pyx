@@ -16,7 +16,7 @@ from onnxwire._varint cimport (
 from onnxwire.engine.compact_overlay cimport use_scanner
 from onnxwire.engine.damage cimport decode_error
 from onnxwire.engine.document cimport EMPTY, EPOCH_CLOSED, FAR_SKIP_BYTES, SLOTS, advise_far, copy_far
-from onnxwire.engine.advise cimport OW_FIRST_BYTES
+from onnxwire.engine.advise cimport OW_FIRST_BYTES, prefetch_block
 from onnxwire.engine.free_list cimport as_object, put_free, take_free
 from onnxwire.engine.header_copies cimport MAX_HEAD_BYTES, Copy, head_copy, shift_of, shifted
 from onnxwire.engine.instances cimport forbid_instantiation
@@ -273,6 +273,7 @@ cdef const uint8_t* scan(
     """
     cdef const uint8_t* start
     cdef const uint8_t* value
+    cdef const uint8_t* end_of_block
     cdef Record record
     cdef Field* field
     cdef Slot* slot
@@ -280,53 +281,56 @@ cdef const uint8_t* scan(
     cdef uint64_t n = 0
     cdef uint32_t i
     while p < end:
-        start = p
-        count += 1
-        if p[0] < 0x80 and table.quick[p[0]]:
-            # The common case: a tag of one byte, with the wire type of its field.
-            field = &table.fields[table.quick[p[0]] - 1]
-            value = p + 1
-            if field.wire == WIRE_LEN:
-                value = read_length(value, end, &n)
-                if value == NULL:
+        # Large files are rarely in the processor's cache.
+        end_of_block = end if far_record == NULL else prefetch_block(p, end)
+        while p < end_of_block:
+            start = p
+            count += 1
+            if p[0] < 0x80 and table.quick[p[0]]:
+                # The common case: a tag of one byte, with the wire type of its field.
+                field = &table.fields[table.quick[p[0]] - 1]
+                value = p + 1
+                if field.wire == WIRE_LEN:
+                    value = read_length(value, end, &n)
+                    if value == NULL:
+                        return start
+                    p = value + n
+                    if n >= FAR_SKIP_BYTES and p < end:
+                        if far_record == NULL:
+                            advise_far(far, p)
+                        else:
+                            far_record[0] = end = p
+                else:
+                    p = read_varint(value, end, &n)
+                    if p == NULL:
+                        return start
+            else:
+                p = read_record(p, end, MAX_DEPTH, &record)
+                if p == NULL:
                     return start
-                p = value + n
-                if n >= FAR_SKIP_BYTES and p < end:
+                if record.tag & 7 == WIRE_LEN and record.n >= FAR_SKIP_BYTES and p < end:
                     if far_record == NULL:
                         advise_far(far, p)
                     else:
                         far_record[0] = end = p
-            else:
-                p = read_varint(value, end, &n)
-                if p == NULL:
-                    return start
-        else:
-            p = read_record(p, end, MAX_DEPTH, &record)
-            if p == NULL:
-                return start
-            if record.tag & 7 == WIRE_LEN and record.n >= FAR_SKIP_BYTES and p < end:
-                if far_record == NULL:
-                    advise_far(far, p)
-                else:
-                    far_record[0] = end = p
-            field = known_field(table, &record)
-            if field == NULL:
-                flags[0] |= HAS_UNKNOWN
+                field = known_field(table, &record)
+                if field == NULL:
+                    flags[0] |= HAS_UNKNOWN
+                    continue
+                value = record.value
+                n = record.n
+            slot = &slots[field.slot]
+            if field.repeated:
+                if slot.p == NULL:
+                    slot.p = start
+                slot.n += 1
                 continue
-            value = record.value
-            n = record.n
-        slot = &slots[field.slot]
-        if field.repeated:
-            if slot.p == NULL:
-                slot.p = start
-            slot.n += 1
-            continue
-        if slot.p != NULL and field.type == MESSAGE:
-            flags[0] |= HAS_MERGE
-        for i in range(field.n_peers):
-            slots[field.peers[i]].p = NULL
-        slot.p = value
-        slot.n = n
+            if slot.p != NULL and field.type == MESSAGE:
+                flags[0] |= HAS_MERGE
+            for i in range(field.n_peers):
+                slots[field.peers[i]].p = NULL
+            slot.p = value
+            slot.n = n
     records[0] += count
     return NULL
 

@@ -5,16 +5,6 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from onnxwire.engine.advise cimport ow_request_huge_pages
 from onnxwire.engine.memory cimport realloc
 
-cdef extern from *:
-    """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define ow_prefetch(p) __builtin_prefetch(p)
-    #else
-    #define ow_prefetch(p) ((void)(p))
-    #endif
-    """
-    void prefetch "ow_prefetch"(const void* p) noexcept nogil
-
 cdef struct Bucket:
     uint32_t hash
     int32_t id           # -1 in an empty bucket

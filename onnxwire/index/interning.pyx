@@ -6,6 +6,7 @@ A hash table with open addressing maps strings to ids. The traits of a string ar
 from libc.string cimport memcmp, memcpy, memset
 
 from onnxwire._varint cimport load32, load64
+from onnxwire.engine.advise cimport prefetch
 from onnxwire.engine.memory cimport free, realloc
 from onnxwire.engine.texts cimport character_bytes
 
