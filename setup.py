@@ -52,7 +52,7 @@ gc.set_threshold(100_000, 50, 100)
 
 # If the list of a comprehension cannot grow, the function ListCompAppendAndDecref of Cython 3.3.0 and 3.3.1 releases
 # the element, and its caller releases it again: a double free. Earlier versions do not have the function.
-# `tests/test_oom.py` tests this with a sort by a key, which makes its list in a comprehension.
+# `tests/test_oom.py` tests `sort(key=...)` of a repeated field, which makes the list of keys in a comprehension.
 with contextlib.suppress(KeyError):
     append_code = UtilityCode.load_cached("ListCompAppendAndDecref", "Optimize.c")
     append_code.impl = append_code.impl.replace("    Py_DECREF(x);\n", "    if (result == 0) Py_DECREF(x);\n")
@@ -81,7 +81,7 @@ elif not sanitizer:  # sanitizers check more, but not the calls of fortified fun
     if sys.platform.startswith("linux"):
         link_args += ["-Wl,-z,relro", "-Wl,-z,now"]  # pointers to functions are read-only after a module is loaded
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
-    # In every module: without this header, the code that Cython generates for `@critical_section` uses another lock.
+    # In every module: without this header, `@critical_section` locks the first argument.
     section = str(ROOT / "onnxwire" / "engine" / "section.h")
     compile_args += [f"/FI{section}"] if sys.platform == "win32" else ["-include", section]
 if os.environ.get("ONNXWIRE_WERROR"):
@@ -89,7 +89,8 @@ if os.environ.get("ONNXWIRE_WERROR"):
 if sanitizer:
     sanitizers = "-fsanitize=thread" if sanitizer == "thread" else "-fsanitize=address,undefined"
     compile_args += [sanitizers, "-fno-sanitize-recover=undefined", "-g"]
-    # With small limits, short inputs also reach the code for long inputs.
+    # With small limits, short inputs also reach the code for long inputs. Cython's free lists would
+    # hide uses of released objects.
     compile_args += ["-DONNXWIRE_SMALL_LIMITS", "-DCYTHON_USE_FREELISTS=0"]
     link_args += [sanitizers]
     optimize = optimize_loops = ["-O1"]
@@ -133,7 +134,7 @@ class BuildFromCython(build_ext):
 
     def build_extensions(self) -> None:
         """Check that a C compiler works, before the translation, which takes half a minute. Then translate and compile,
-        with ccache if it is installed."""
+        with ccache if it is installed and CC is not set."""
         if shutil.which("ccache") and "CC" not in os.environ and self.compiler.compiler_type == "unix":
             for step in ["compiler", "compiler_so"]:
                 self.compiler.set_executable(step, ["ccache", *getattr(self.compiler, step)])
@@ -185,7 +186,7 @@ class BuildFromCython(build_ext):
                 ) from error
 
 
-class BuildWithSwitch(build_py):
+class BuildWithPthFile(build_py):
     """The command build_py. It also installs the .pth file into site-packages. This file reads the variable
     ONNXWIRE_DROPIN when Python starts."""
 
@@ -207,5 +208,5 @@ if __name__ == "__main__":
     modules = [make_extension(".".join(path.with_suffix("").parts), str(path)) for path in MODULES]
     setup(
         ext_modules=[*modules, make_extension(SHARED, f"{SHARED.replace('.', '/')}.c")],
-        cmdclass={"build_ext": BuildFromCython, "build_py": BuildWithSwitch},
+        cmdclass={"build_ext": BuildFromCython, "build_py": BuildWithPthFile},
     )

@@ -59,7 +59,10 @@ def _write_if_changed(path: Path, text: str) -> None:
 
 
 def _sorted_by_imports(files: list) -> list:
-    """Return the files sorted so that each comes after the files that it imports."""
+    """Return the files sorted so that each comes after the files that it imports.
+
+    Raises ValueError if an imported file is missing, or if imports are circular.
+    """
     ordered: list = []
     while len(ordered) < len(files):
         names = {file.name for file in ordered}
@@ -209,7 +212,8 @@ def _keyword_annotation(row) -> str:
 def _field_stub(row, indent: str) -> list[str]:
     """Return the lines of a property for a field.
 
-    The getter and setter of a property may have different types, and editors show its docstring.
+    A property can have different types in its getter and setter, and editors show the docstring of a property. Repeated
+    fields and messages have no setter.
     """
     returned_annotation, accepted_annotation = _element_annotations(row)
     property_annotation = returned_annotation

@@ -38,7 +38,10 @@ def generate() -> str:
 
 
 def _row(schema: Any, names_by_types: dict[str, str]) -> str:
-    """Return the line of an operator. names_by_types: the names of the lists of types so far; new lists are added."""
+    """Return the line of one version of an operator.
+
+    names_by_types: the name of each list of types that occurred so far; new lists are added to it.
+    """
     constraints = []
     for constraint in schema.type_constraints:
         types = " ".join(sorted(map(_short_type, constraint.allowed_type_strs)))
@@ -97,7 +100,7 @@ def _open_attributes(schema: Any) -> list[str]:
 
 
 def _error_message(schema: Any, n_inputs: int, n_outputs: int, *attribute_names: str) -> str:
-    """Return the error message of the official checker for a node, or "" if the checker accepts it.
+    """Return the official checker's error message for a node of the operator, or "" if the checker accepts the node.
 
     attribute_names: the names of the node's attributes, which have the value 0.
     """

@@ -1,4 +1,4 @@
-"""Build `examples/web` in a folder: copy its files and compile `reader.c` to WebAssembly with zig.
+"""Build `examples/web` in a folder: copy its .html, .css and .js files, and compile `reader.c` to WebAssembly with zig.
 
     python tools/build_web.py FOLDER
 
@@ -46,7 +46,10 @@ def build(folder: Path, zig: list[str]) -> int:
 
 
 def main() -> None:
-    """Build the page in the folder that the command line names; exit with an error if the module is too large."""
+    """Build the page in the folder that the command line names.
+
+    Exits with an error if zig is missing or the WebAssembly module is too large.
+    """
     zig = find_zig()
     if zig is None:
         sys.exit("zig is missing: pip install ziglang")

@@ -9,10 +9,10 @@ REPOSITORY_ROOT = Path(__file__).parent.parent
 PAGE = REPOSITORY_ROOT / "docs" / "untrusted.md"
 HEADING = "\n## Rules\n"
 INTRODUCTION = (
-    "After the name of a rule, its severity, CWE and CVE, each entry begins with the requirement. A model that does "
-    "not meet it is reported with this severity; the rest explains the attack and the limits of the check. A rule "
-    'whose text begins with "Reports" requires nothing: it lists parts to inspect. Sources in `docs/` are files of '
-    "the onnx repository."
+    "Each entry begins with the name of a rule, its severity, and its CWE and CVE numbers. The next sentence is the "
+    "requirement. A model that does not meet it is reported with this severity; the rest explains the attack and the "
+    'limits of the check. A rule whose text begins with "Reports" requires nothing: it lists parts to inspect. Sources '
+    "in `docs/` are files of the onnx repository."
 )
 TITLES_BY_GROUP = {
     "wire": "Readers disagree",
@@ -27,7 +27,10 @@ TITLES_BY_GROUP = {
 
 
 def rule_list() -> str:
-    """Return the section with a paragraph for each rule. Rules are grouped by the second part of their id."""
+    """Return the section with a paragraph for each rule, in the order of security.tsv.
+
+    A title precedes each group of rules; the second part of a rule's id is its group.
+    """
     rows = (REPOSITORY_ROOT / "onnxwire" / "checker" / "security.tsv").read_text(encoding="utf-8").splitlines()[1:]
     lines = [HEADING.strip(), fill(INTRODUCTION, 120)]
     group = ""

@@ -1,1 +1,1 @@
-"""The local page that shows a model (queries, the server, the page's files), and the HTML report."""
+"""Local pages that show, compare and edit models in a browser; models in notebooks; the HTML report."""

@@ -7,7 +7,8 @@ class Ids:
     def __len__(self) -> int: ...
     # Returns (id of each row as int32, first row of each new id). salts: an integer for each row; rows with
     # different salts get different ids; the id of a null is -1. max_bytes: if not 0, compare only the first `max_bytes`
-    # bytes of each string, without the last part: the text after the last /, else the last ::, else the last dot.
+    # bytes of each string, up to the last /; without a slash, up to the last ::; without both, up to the last dot.
+    # Strings without any of them are equal. Ignored for lists of strings.
     def add(
         self, columns: Columns, name: str, salts: Buffer | None = None, max_bytes: int = 0
     ) -> tuple[bytearray, list[int]]: ...

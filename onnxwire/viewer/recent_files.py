@@ -10,12 +10,15 @@ from onnxwire.errors import Error
 from onnxwire.io.atomic_file import AtomicFile
 
 MAX_RECENT_FILES = 20  # maximum length of the list
-_MAX_BYTES = 1 << 18  # maximum size of the stored list
+_MAX_BYTES = 1 << 18  # size in bytes; a larger stored list is ignored
 _MAX_PATH_CHARS = 4096  # longer paths are ignored
 
 
 def state_path() -> str:
-    """Return the path of the list: $XDG_STATE_HOME/onnxwire/recent.json, or below ~/.local/state or %LOCALAPPDATA%."""
+    """Return the path of the list: onnxwire/recent.json in $XDG_STATE_HOME, %LOCALAPPDATA% or ~/.local/state.
+
+    The first of the variables that is set and not empty is used.
+    """
     base = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA") or os.path.join("~", ".local", "state")
     return os.path.join(os.path.expanduser(base), "onnxwire", "recent.json")
 
@@ -42,7 +45,7 @@ class RecentFiles:
         return [path for path in entries if isinstance(path, str) and len(path) <= _MAX_PATH_CHARS][:MAX_RECENT_FILES]
 
     def add(self, path: str) -> None:
-        """Add a path at the front of the list, or move it there."""
+        """Add a path at the front of the list, or move it there. A full list loses its last path."""
         self._write([path, *(other_path for other_path in self.paths() if other_path != path)][:MAX_RECENT_FILES])
 
     def remove(self, path: str) -> None:

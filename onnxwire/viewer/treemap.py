@@ -58,7 +58,10 @@ def lay_out(sizes: Sequence[float], width: float, height: float) -> list[Rectang
 
 
 def _worst_aspect_ratio(largest: float, smallest: float, row_area: float, side: float) -> float:
-    """Return the greatest aspect ratio in a row of rectangles along a side."""
+    """Return the greatest aspect ratio in a row of rectangles along a side; infinity if the side is 0.
+
+    largest, smallest: the areas of the largest and the smallest rectangle of the row; row_area: the sum of the areas.
+    """
     return (
         max(side * side * largest / (row_area * row_area), row_area * row_area / (side * side * smallest))
         if side

@@ -1,4 +1,5 @@
-// The toolbar with undo, redo and save; the list of changes, new problems, and the differences from the file.
+// The toolbar with undo, redo, extract and save; files that replace tensors; the list of changes, new problems, and the differences
+// from the opened file.
 
 import { ask, countText, decodePart, html, link, nounText, setChildren, send, sendFile, sizeText } from "./api.js";
 import { change, changesText, marks, newProblemsText, openDialog, problemLine, reportError, displayedRevisionNow, session, undoOrRedo } from "./edit_mode.js";
@@ -39,7 +40,7 @@ const fileExtension = () => /\.[^.]*$/.exec(session.name)?.[0] ?? "";
 /** Return the hint below the field for a file name. */
 const fileHint = () => `A file name in ${session.folder}, or an absolute path.`;
 
-/** Open the dialog that saves the message. */
+/** Open the dialog that saves the edited model, or another edited protobuf message. */
 function saveAs() {
   const revision = displayedRevisionNow();
   openDialog({
@@ -84,7 +85,7 @@ function extractMarked() {
   });
 }
 
-/** Show a message until the user closes it. */
+/** Show a notice until the user closes it or the next notice replaces it. warnings: texts below the text. */
 function showNotice(text, warnings = []) {
   document.getElementById("notice")?.remove();
   const box = html("div", { id: "notice", role: "status" }, html("p", {}, text), ...warnings.map((warning) => html("p", { class: "note" }, warning)));
@@ -102,7 +103,8 @@ async function handleDrop(event) {
 
 /**
  * Replace the tensor that the page shows by a tensor of a file. The user chooses among several tensors if none of them has the name of the shown tensor.
- * If the page shows no tensor, replace the initializers whose names a .safetensors file contains.
+ * If the page shows no tensor, replace each initializer that has the name of a tensor in a .safetensors file.
+ * Throws an error for a file that is too large or has no tensors, and the errors of the server.
  */
 export async function replaceByFile(file) {
   if (file.size > session.max_upload_bytes) throw new Error(`${file.name} has ${sizeText(file.size)}; the limit is ${sizeText(session.max_upload_bytes)}.`);

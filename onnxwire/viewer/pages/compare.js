@@ -5,14 +5,14 @@ import { ask, startSession, countText, html, nounText } from "./api.js";
 const MAX_SHOWN_ROWS = 500; // maximum number of rows in the table
 const elementById = (id) => document.getElementById(id);
 const signs = { added: "+", removed: "−", changed: "~", rewired: "~", renamed: "~" };
-let rows = []; // the differences, as model_comparison.py describes them; left, right: the paths of the node in the two models, or ""
+let rows = []; // the listed differences; their fields: see ModelComparison.comparison in model_comparison.py
 
 function showError(error) {
   elementById("trouble").textContent = error.message;
   elementById("trouble").hidden = false;
 }
 
-/** Add a frame for each model, with the page of the model: its map, nodes and tensors. */
+/** Add a frame for each model, with the page of the model. */
 function addFrames() {
   for (const [side, name] of [["0", "first model"], ["1", "second model"]]) {
     elementById("models").append(html("iframe", { id: `side-${side}`, title: name, src: `index.html?side=${side}#map=graph` }));

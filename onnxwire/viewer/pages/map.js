@@ -3,7 +3,7 @@
 import { ask, html, nounText } from "./api.js";
 import { MAX_SCALE, MIN_SCALE, cameraOfBeginning, boundsOf, moveBesideCard, cameraOfBox } from "./map_camera.js";
 import { canOpen, describeBox, describeNode, describeRoute, kindText, makeLegend, opensByMember } from "./map_card.js";
-import { Overview } from "./map_overview.js";
+import { MapOverview } from "./map_overview.js";
 import { CanvasPen, SvgPen, paint, readColors, titleOf } from "./map_paint.js";
 import { Frame, TITLE_HEIGHT, flatten } from "./map_scene.js";
 
@@ -39,7 +39,7 @@ export class MapView {
   constructor(element, { setAddress, reportError }) {
     Object.assign(this, { element, setAddress, reportError });
     this.canvas = html("canvas", { id: "map-canvas", tabindex: 0, role: "application", "aria-label": "Map of the model", "aria-describedby": "map-keys" });
-    this.overview = new Overview((x, y) => {
+    this.overview = new MapOverview((x, y) => {
       this.camera.x = x - this.width / 2 / this.camera.scale;
       this.camera.y = y - this.height / 2 / this.camera.scale;
       this.redraw();

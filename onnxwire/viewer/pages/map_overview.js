@@ -4,8 +4,8 @@ import { html } from "./api.js";
 
 const CANVAS_SIZE = [190, 140]; // width and height in pixels, as in page.css
 
-export class Overview {
-  /** moveTo(x, y): moves the map to a point. */
+export class MapOverview {
+  /** moveTo(x, y): moves the map so that this point of it, in units of the map, is in the middle of the view. */
   constructor(moveTo) {
     this.element = html("canvas", { id: "map-overview", "aria-hidden": "true" });
     const follow = (event) => {
@@ -18,7 +18,10 @@ export class Overview {
     this.element.addEventListener("pointermove", follow);
   }
 
-  /** Draw the boxes of a scene (see `flatten` of map_scene.js); called once after each change of the scene or the colors. */
+  /**
+   * Draw the boxes of a scene (see `flatten` of map_scene.js) on the canvas `picture`, which `drawView` copies to the page. Called once
+   * after each change of the scene or the colors.
+   */
   draw(scene, colors) {
     const { bounds, boxes } = scene;
     const scale = Math.min(CANVAS_SIZE[0] / bounds.width, CANVAS_SIZE[1] / bounds.height);
@@ -37,7 +40,10 @@ export class Overview {
     Object.assign(this, { scene, scale, left, top, picture });
   }
 
-  /** Draw the rectangle around the visible part; hide the overview if the whole map is visible, or if there is no space. */
+  /**
+   * Show the overview with a rectangle around the visible part. Hide the overview if the whole map is visible, or if `hasSpace` is false.
+   * view: the visible part (left, top, right, bottom), in units of the map.
+   */
   drawView(view, colors, hasSpace) {
     const { bounds } = this.scene;
     const { element, scale, left, top } = this;

@@ -3,9 +3,9 @@
 export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
 const MEASURE_SIZE = 20; // font size in pixels at which letters are measured
 const LABEL = { size: 10, height: 12, gap: 5 }; // in pixels; gap: the distance from the edge
-const ARROW = [8, 10]; // width and length in pixels of the space of an arrow, which labels do not cover
+const ARROW = [8, 10]; // width and length in pixels of the rectangle around an arrow; labels must not cover it
 const MAX_LABEL_SEGMENTS = 6; // maximum number of segments of an edge that are tried for its label
-const CURVE_STEPS = 20; // number of equal steps per segment; labels must not cover the points between them
+const CURVE_STEPS = 20; // number of steps per segment of an edge; labels must not cover the points before and after each step
 
 const widths = [new Map(), new Map()]; // the widths of regular letters, and of bold letters
 let ruler = null; // the canvas context that measures letters
@@ -54,15 +54,15 @@ export function fitParts(parts, width, size, separator = ", ") {
 
 /** Return a point of the curve that map_paint.js draws between two points of an edge. t: 0 for the first, 1 for the second. */
 function pointOf([x0, y0], [x1, y1], toRight, t) {
-  // A cubic Bezier curve. In the direction of the edge, both control points are half way between the two points; across it, each is
-  // level with the point on its side.
+  // A cubic Bezier curve. In the direction of the edge, both control points are half way between the two points; across it, the
+  // first control point has the coordinate of the first point, and the second that of the second point.
   const [a, b, c, d] = [(1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t * t, t ** 3];
   const along = (p, q) => a * p + (b + c) * ((p + q) / 2) + d * q;
   const across = (p, q) => (a + b) * p + (c + d) * q;
   return toRight ? [along(x0, x1), across(y0, y1)] : [across(x0, x1), along(y0, y1)];
 }
 
-/** Return points on an edge at small distances. */
+/** Return CURVE_STEPS + 1 points on each segment of an edge. */
 function samplesOf(points, toRight) {
   const samples = [];
   for (let i = 1; i < points.length; i += 1) {
@@ -72,10 +72,11 @@ function samplesOf(points, toRight) {
 }
 
 /**
- * Place labels next to their edges, between the left and right borders of an open group, so that they cover no boxes, edges or other
- * labels. frame: the Frame (map_scene.js) of the group. edges: its edges, as `flatten` of map_scene.js returns them. labelledEdges: the edges that get labels; textOf(edge):
- * returns the label. isForced: if there is no free position, place a label at the middle of the last segment of its edge, instead
- * of omitting it. Returns a list of {mapEdge, text, x, y, width}; y is the baseline.
+ * Place labels next to their edges, between the left and right borders of an open group, so that they cover no boxes, arrows, edges or
+ * other labels. frame: the Frame (map_scene.js) of the group. edges: the edges that labels must not cover, as `flatten` of map_scene.js
+ * returns them. labelledEdges: the edges that get labels. textOf(edge): returns the label. isForced: if there is no free position, place
+ * a label at the middle of the last segment of its edge, instead of omitting it; this label may cover anything. Returns a list of
+ * {mapEdge, text, x, y, width}; y is the baseline.
  */
 export function placeLabels(frame, edges, labelledEdges, textOf, isForced = false) {
   const occupied = frame.positions.map((position) => [frame.x + position.x - position.width / 2, frame.y + position.y - position.height / 2, position.width, position.height]);
@@ -102,7 +103,7 @@ export function placeLabels(frame, edges, labelledEdges, textOf, isForced = fals
         else candidates.push([x + gap, y - height / 2, width, height], [x - gap - width, y - height / 2, width, height]);
       }
     }
-    // Also try the positions beside the arrow and the start: edges that meet at one box are far apart at their other ends.
+    // Also try the positions beside the two ends of the edge: where one end is among other edges, the other end may be free.
     for (const [[x, y], isEnd] of [[mapEdge.points[last], true], [mapEdge.points[0], false]]) {
       if (frame.toRight) for (const side of [y - height - 2, y + 3]) candidates.push([isEnd ? x - ARROW[1] - width - 2 : x + gap, side, width, height]);
       else for (const side of [x + gap + 1, x - gap - 1 - width]) candidates.push([side, isEnd ? y - height - 1 : y + 1, width, height]);

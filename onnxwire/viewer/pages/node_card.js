@@ -1,4 +1,4 @@
-// A node: the graph around it, its inputs and outputs, its attributes.
+// The details of a node: documentation, the graph around it, inputs, outputs, attributes and notes; the dialog that deletes a node.
 
 import { ask, countText, familyOf, html, link, nameParts, nounText, setChildren, svg } from "./api.js";
 import { bytesCard } from "./bytes.js";
@@ -7,11 +7,11 @@ import { fieldsButton } from "./field_rows.js";
 
 let hops = 2; // number of steps from the node in the drawing; kept for the next node
 const MIN_SCALE = 0.7; // minimum scale at which the drawing is legible
-const DETAILS_MARGINS = 84; // width in pixels of the margins of the details and of a card
+const DETAILS_MARGINS = 84; // total width in pixels of the space at the left and right of the drawing, in the card and in the details
 const MIN_STEP = 8; // in pixels; an arrow key skips boxes that are at most this far in its direction, such as boxes of the same row
 const TEXT_TYPES = ["FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS"]; // types of attributes that can be entered as text
 
-/** Return a card with the documentation of an operator, which is fetched when the card is opened. */
+/** Return a card with the documentation of an operator. The documentation is fetched when the card is first opened. */
 function documentationCard(path, opType) {
   const text = html("p", { class: "documentation" }, "reading…");
   const card = html("details", { class: "card" }, html("summary", {}, `Documentation of ${opType || "the operator"}`), text);
@@ -66,8 +66,9 @@ export async function showNode(path, details, isCurrent) {
 }
 
 /**
- * Return an element with a button that opens a form, which renames a value wherever it is used. element: shows the name. node: the
- * node that uses or produces the value. noun: the word before the name in the label of the form.
+ * In edit mode, return an element with a button. The button opens a form that renames a value and all its uses. On a read-only page,
+ * and for an empty name, there is no button. element: shows the name. node: the node that uses or produces the value. noun: the word
+ * before the name in the label of the form.
  */
 function renamableName(element, name, node, noun) {
   if (!name) return element;
@@ -185,7 +186,10 @@ function drawGraph(drawing) {
   return picture;
 }
 
-/** Return the element of a box, which links to its node or tensor. isFocus: whether this is the central node. */
+/**
+ * Return the SVG element of a box. It links to the node or tensor of the box, unless the box has no path or is the central node.
+ * isFocus: whether this is the central node.
+ */
 function drawBox(box, isFocus) {
   const kinds = { input: "graph input", output: "graph output", weight: "weight", outer: "value of an outer graph" };
   const isNode = box.kind === "node";

@@ -1,4 +1,4 @@
-// The overview of the model or of one of its graphs.
+// The overview of the model, or of one of its graphs or functions.
 
 import { ask, countText, familyOf, html, link, nounText, setChildren, shapeText, sizeText } from "./api.js";
 import { bytesCard } from "./bytes.js";
@@ -36,7 +36,7 @@ export async function showOverview(details, isCurrent) {
 /** Return the value of a field; in edit mode, with a button that opens a form. */
 const editableField = (label, value, path) => editableValue(String(value || "–"), { label, path });
 
-/** Return the imported operator sets, and a button that imports another. */
+/** Return the imported operator sets; in edit mode, with a button that imports another operator set. */
 function opsetItems(imports) {
   const items = imports.flatMap((opset, i) => {
     const name = opset.domain || "ai.onnx";

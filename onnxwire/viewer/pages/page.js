@@ -1,4 +1,4 @@
-// The page: the address, the outline, the list, and the keys.
+// The page of a file: the address, the header, the outline, the list, the search, and the keys.
 
 import { FILE, SIDE, ask, startSession, countText, decodePart, familyOf, html, nounText, shapeText, sizeText } from "./api.js";
 import { addToolbar, paintToolbar, showChanges, showDifference } from "./change_list.js";
@@ -14,7 +14,8 @@ const elementById = (id) => document.getElementById(id);
 const details = elementById("details");
 const search = elementById("search");
 // scope: the path of the graph that the list shows. kind: "nodes" or "tensors", which the list shows. outline: the rows of
-// the outline. view: "details" or "map". node: the path of the shown node, or "".
+// the outline. view: "details" or "map". node: the path of the node that is shown, or selected on the
+// map, or "".
 const state = { scope: "graph", kind: "nodes", outline: [], view: "details", node: "" };
 let showId = 0; // incremented by each call of `show`; answers to requests of earlier calls are ignored
 let timer = 0; // the id of the timer that delays a search or a selection in the list
@@ -53,7 +54,7 @@ const list = new VirtualList(elementById("list"), elementById("rows"), {
   choose: (row) => {
     const kind = state.kind === "tensors" ? "tensor" : state.view === "map" ? "map" : "node";
     const hash = `#${kind}=${encodeURIComponent(row.path)}`;
-    // While a key is pressed, only the last row is shown.
+    // If an arrow key is held down, only the element of the last row is shown.
     clearTimeout(timer);
     timer = setTimeout(() => {
       if (location.hash !== hash) location.hash = hash;
@@ -177,14 +178,17 @@ async function show() {
   }
 }
 
-/** Show the list of a kind and graph, and select the element at a path. With a search, no element is selected. */
+/**
+ * Show the list of a kind and graph, and select the row of the element at a path. No-op if this row is selected already, or if the path
+ * has no index. If the list is already shown with a search, no row is selected.
+ */
 async function selectInList(kind, scope, path) {
   const index = /\[(\d+)\]$/.exec(path)?.[1];
   if (index === undefined) return; // the path is malformed, which the server's answer reports
   if (kind === state.kind && list.row(list.activeIndex)?.path === path) return;
   const isNew = setList(kind, scope);
   if (isNew) search.value = "";
-  // Keep the search, even if the selected element does not match it.
+  // Keep the search, even if the element does not match it.
   if (search.value.trim()) {
     list.activeIndex = -1;
     list.paint();
