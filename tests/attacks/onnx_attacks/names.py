@@ -63,7 +63,7 @@ add_name_attacks(attack, [("override", "A right-to-left override.", "a\u202eb_th
     "A right-to-left mark.", "weight\u200f"), ("arabic-letter-mark", "An Arabic letter mark.", "weight\u061c1")])
 attack("op-type", "op_type has an override, so that it is shown as Identity.", network([node("\u202eytitnedI", ["x"],
     ["y"])]))
-attack("doc-string", "The doc_string reverses its end (Trojan Source).", model(IDENTITY, extra=record(6,
+attack("doc-string", "Bidirectional controls reorder the doc_string (Trojan Source).", model(IDENTITY, extra=record(6,
     "checked by \u202eevil\u2066 good")), cve="CVE-2021-42574")
 attack("function", "A function's name has an override.", network([node("F\u202e", ["x"], ["y"], domain="local")],
     opsets=OPSETS, functions=[function("F\u202e", [node("Neg", ["a"], ["b"])], ["a"], ["b"])]))
