@@ -97,8 +97,8 @@ benign("tile-small", "bomb-broadcast", "Tile repeats a row 16 times.", network([
 benign("position-ids", "bomb-range", "Range from 0 to the size of the input.", network([node("Size", ["x"], ["n"]),
     node("Range", ["zero", "n", "one"], ["r"]), node("Cast", ["r"], ["y"], to=FLOAT)], [scalar("zero", 0),
     scalar("one", 1)]))
-benign("upscale", "bomb-resample", "Resize doubles an image, as in a decoder.", network([node("Resize", ["x", "", "f"],
-    ["y"])], [values("f", [1.0, 1.0, 2.0, 2.0])], inputs=IMAGE))
+benign("upscale", "bomb-resample", "Resize doubles height and width, as in a decoder.",
+    network([node("Resize", ["x", "", "f"], ["y"])], [values("f", [1.0, 1.0, 2.0, 2.0])], inputs=IMAGE))
 benign("padded-conv", "bomb-resample", "Conv with pads of 3.", network([node("Conv", ["x", "k"], ["y"], pads=[3, 3, 3,
     3])], [values("k", [0.1] * 98, FLOAT, [1, 2, 7, 7])], inputs=IMAGE))
 benign("pad-same", "bomb-resample", "Pad by one on each side.", network([node("Pad", ["x", "p"], ["y"])], [ints("p", 0,
@@ -268,9 +268,10 @@ benign("labels", "payload-pickle", "Labels of a classifier in a string tensor.",
 benign("weights-times-scale", "unused-content", "64 KiB of weights are multiplied by a scale.", network([node("Mul",
     ["w", "s"], ["v"]), node("MatMul", ["x", "v"], ["y"])], [tensor("w", [4, 4096], FLOAT, bytes(65536)), scalar("s",
     0.5, FLOAT)]))
-benign("weights-in-branch", "unused-content", "A branch reads 64 KiB of the outer graph.", network([node("If", ["t"],
-    ["y"], then_branch=graph([node("MatMul", ["x", "w"], ["a"])], [], [value("a")]), else_branch=graph([node("Neg",
-    ["x"], ["b"])], [], [value("b")]))], [TRUE, tensor("w", [4, 4096], FLOAT, bytes(65536))]))
+benign("weights-in-branch", "unused-content", "A branch reads weights of 64 KiB of the outer graph.",
+    network([node("If", ["t"], ["y"], then_branch=graph([node("MatMul", ["x", "w"], ["a"])], [], [value("a")]),
+    else_branch=graph([node("Neg", ["x"], ["b"])], [], [value("b")]))], [TRUE, tensor("w", [4, 4096], FLOAT,
+    bytes(65536))]))
 benign("rounded-weights", "payload-encoded", "Weights that were rounded to 8 bits.", network([node("MatMul", ["x", "w"],
     ["y"])], [tensor("w", [4, 64], FLOAT, b"".join(struct.pack("<f", (i % 255 - 127) / 64) for i in range(256)))]))
 benign("hash-metadata", "payload-encoded",

@@ -50,7 +50,8 @@ def loop_body(nodes=(), condition="c", extra_inputs=(), extra_outputs=(), initia
 def loop(trip="n", condition="", body=None, state="x", output="y"):
     """Return a Loop with one state variable.
 
-    trip, condition, state: the names of its inputs. body: by default, an iteration doubles the state.
+    trip, condition, state: the names of its inputs. output: the name of its output. body: by default, an iteration
+    doubles the state.
     """
     if body is None:
         body = loop_body([node("Add", ["v", "v"], ["v2"])], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])])

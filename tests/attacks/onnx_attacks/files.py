@@ -199,7 +199,7 @@ NUMBER_FILES = {"number.bin": bytes(range(64))}
 
 
 def number_attack(name, description, offset, length="16"):
-    """Add an attack whose offset and length are these texts."""
+    """Add an attack whose external data has the texts `offset` and `length` as its range."""
     attack(name, description, model_with_weight(external_pairs("w", [("location", "number.bin"), ("offset", offset), (
         "length", length)])), files=NUMBER_FILES)
 

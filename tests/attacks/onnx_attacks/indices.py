@@ -63,7 +63,7 @@ index_attack("scatter-elements", "ScatterElements writes at 1,000.", [node("Scat
     [TABLE, values("i", [1000, 0], INT64, [1, 2]), values("u", [6.0, 6.0], FLOAT, [1, 2])], cwe="CWE-787")
 index_attack("scatter-elements-negative", "ScatterElements writes at -1,000.", [node("ScatterElements", ["t", "i", "u"],
     ["y"])], [TABLE, values("i", [-1000, 0], INT64, [1, 2]), values("u", [6.0, 6.0], FLOAT, [1, 2])], cwe="CWE-787")
-index_attack("max-unpool", "MaxUnpool writes at index 2^40 of four.", [node("MaxUnpool", ["p", "i"], ["y"],
+index_attack("max-unpool", "MaxUnpool writes at index 2^40 of four elements.", [node("MaxUnpool", ["p", "i"], ["y"],
     kernel_shape=[2, 2], strides=[2, 2])], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("i", [HUGE], INT64, [1, 1,
     1, 1])], cwe="CWE-787")
 index_attack("max-unpool-negative", "MaxUnpool writes at index -100.", [node("MaxUnpool", ["p", "i"], ["y"],
@@ -109,7 +109,7 @@ index_attack("squeeze", "Squeeze of an axis of size 4.", [node("Squeeze", ["t", 
 attack("array-feature-extractor", "ArrayFeatureExtractor at -10 leaks heap memory in onnxruntime up to 1.23.",
     network([node("ArrayFeatureExtractor", ["t", "i"], ["y"], domain="ai.onnx.ml")], [TABLE, ints("i", -10)],
     opsets=ML), source="https://github.com/microsoft/onnxruntime/issues/27265")
-attack("tensor-scatter", "TensorScatter writes at 1,000 of four.", network([node("TensorScatter", ["k", "u", "i"],
+attack("tensor-scatter", "TensorScatter writes at 1,000 of four steps.", network([node("TensorScatter", ["k", "u", "i"],
     ["y"], axis=1)], [values("k", [0.0] * 4, FLOAT, [1, 4, 1]), values("u", [6.0], FLOAT, [1, 1, 1]), ints("i",
     1000)], opsets=(("", 24),), ir_version=12), cwe="CWE-787")
 attack("embed-layer-norm", "EmbedLayerNormalization with word id 2^30.", network([node("EmbedLayerNormalization",

@@ -125,8 +125,8 @@ operator_attack("domain-rn", "The domain corn.microsoft with r and n instead of 
 two_names_attack("value-cyrillic", "Two initializers: weight and weight with a Cyrillic e.", "w\u0435ight", cve=CVE)
 two_names_attack("value-greek", "Two initializers: output and output with a Greek omicron.", "\u03bfutput", "output",
     cve=CVE)
-two_names_attack("value-normalization", "Two initializers: the same accent composed and decomposed.", "cafe\u0301",
-    "caf\u00e9")
+two_names_attack("value-normalization", "Two initializers: a letter with an accent, composed and decomposed.",
+    "cafe\u0301", "caf\u00e9")
 two_names_attack("value-fullwidth", "Two initializers: w1 and full-width w1.", "\uff57\uff11", "w1")
 two_names_attack("value-ligature", "Two initializers: fi as letters and as a ligature.", "\ufb01lter", "filter")
 two_names_attack("value-case", "Two initializers: weight and Weight.", "Weight")

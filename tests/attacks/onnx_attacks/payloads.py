@@ -89,7 +89,7 @@ attack("elf-attribute", "An ELF program is a string attribute.", network([node("
 attack("elf-floats", "An ELF program is float_data.", model_with_extras([tensor("blob", [len(content.ELF) // 4], FLOAT,
     None, record(4, content.ELF))]))
 attack("elf-int32-data",
-    "An ELF program is int32_data, one byte per number: its bytes are not in sequence in the file.",
+    "An ELF program is int32_data, one byte of it per number: the file does not contain the bytes in sequence.",
     model_with_extras([tensor("blob", [len(content.ELF)], UINT8, None, record(5,
     b"".join(varint(byte) for byte in content.ELF)))]))
 attack("pe-int64-data", "A Windows program is int64_data, eight bytes per number.", model_with_extras([tensor("blob",
