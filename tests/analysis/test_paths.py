@@ -19,7 +19,7 @@ def constant(name: str, *values: float) -> onnx.NodeProto:
 
 
 def make_model() -> onnxwire.ModelProto:
-    """Make a model with names that contain dots and brackets, and with two nodes of one name."""
+    """Make a model with names that contain dots and brackets, and with two nodes of the same name."""
     branch = helper.make_graph([helper.make_node("Relu", ["a"], ["inner_out"], name="inner")], "branch", [], [])
     nodes = [
         helper.make_node("Conv", ["x", "w.0"], ["y"], name="/l.0/Conv", pads=[1, 2]),
@@ -83,7 +83,7 @@ def test_a_node_is_selected_by_the_longest_matching_name_of_its_outputs() -> Non
     assert (resolved.path, resolved.value) == ("node[0].op_type", "Split")
 
 
-def test_a_resolved_value_has_its_field_parent_and_index() -> None:
+def test_resolve_returns_the_field_the_parent_and_the_index_of_a_value() -> None:
     resolved = resolve(MODEL, "node:/l.0/Conv.op_type")
     assert (resolved.value, resolved.field.name, resolved.parent.name) == ("Conv", "op_type", "/l.0/Conv")
     resolved = resolve(MODEL, "node:/l.0/Conv.attribute[0].ints[-1]")
@@ -91,7 +91,7 @@ def test_a_resolved_value_has_its_field_parent_and_index() -> None:
     assert resolve(MODEL, "node:inner").parent == MODEL.graph.node[2].attribute[0].g
 
 
-def test_the_default_of_an_absent_field_is_not_set() -> None:
+def test_is_set_is_false_for_an_absent_field() -> None:
     assert not resolve(MODEL, "doc_string").is_set
     assert resolve(MODEL, "producer_name").is_set
 
@@ -108,7 +108,7 @@ def test_bytes_and_their_slices_resolve_to_buffers() -> None:
     assert bytes(resolve(MODEL, "tensor:w.0.raw_data[1:3]").value) == MODEL.graph.initializer[0].raw_data[1:3]
 
 
-def test_an_input_of_a_function_is_its_name() -> None:
+def test_an_input_of_a_function_resolves_to_the_name_of_the_input() -> None:
     resolved = resolve(onnxwire.FunctionProto(name="f", input=["a", "b"]), "input:b")
     assert (resolved.path, resolved.value, resolved.element_index) == ("input[1]", "b", 1)
 
@@ -137,7 +137,7 @@ def test_brackets_after_a_tensor_select_elements() -> None:
         ("1:2:3:4", None),
     ],
 )
-def test_an_index_in_numpy_syntax_is_parsed_and_other_text_is_none(text: str, index: object) -> None:
+def test_parse_index_parses_numpy_syntax_and_returns_none_for_other_text(text: str, index: object) -> None:
     assert parse_index(text) == index
 
 

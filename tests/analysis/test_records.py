@@ -1,4 +1,4 @@
-"""Records, rows of the page, `info --raw` and the attributes of a message have the same values."""
+"""Records, rows of the page and `info --raw` show the values of the fields of a message; formatting of values."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from onnxwire.viewer.field_tree import FieldQueries
 OFFICIAL = PAIRS["test.Everything"][1]  # the class of the official runtime
 # The fields of numbers, bools and enums.
 NUMBERS = [field for field in EVERYTHING.DESCRIPTOR.fields if not field.is_span]
-# Numbers of FieldDescriptorProto.Type.
+# Integer types, as numbers of FieldDescriptorProto.Type.
 SIGNED_TYPES = (3, 5, 15, 16, 17, 18)  # int64, int32, sfixed32, sfixed64, sint32, sint64
-TYPES_OF_64_BITS = (3, 4, 6, 16, 18)  # int64, uint64, fixed64, sfixed64, sint64
+INTEGER_TYPES_OF_64_BITS = (3, 4, 6, 16, 18)  # int64, uint64, fixed64, sfixed64, sint64
 
 
 def random_number(field, rng):
-    """Draw a value of a field, often at an end of its range."""
+    """Draw a value of a field. Integers are often the lowest or highest of their type."""
     if field.enum_type is not None:
         return rng.choice(list(field.enum_type.values)).number
     field_type = field.type
@@ -41,7 +41,7 @@ def random_number(field, rng):
         return rng.choice(
             [struct.unpack(width, bits)[0], 16777216.0, round_to_float32(0.1), 0.5, -0.0, round_to_float32(1e20)]
         )
-    size = 64 if field_type in TYPES_OF_64_BITS else 32
+    size = 64 if field_type in INTEGER_TYPES_OF_64_BITS else 32
     low, high = (-(1 << size - 1), (1 << size - 1) - 1) if field_type in SIGNED_TYPES else (0, (1 << size) - 1)
     return rng.choice([low, high, 5, max(-3, low), rng.randint(low, high)])
 
@@ -62,7 +62,7 @@ def is_text_of(text, field, value):
     expected = expected_text(field, value)
     if expected is not None:
         return text == expected
-    # The text must parse to the same float32, and have at most 6 digits, or as many as numpy's shortest text has.
+    # The text must parse to the same float32, and have at most 6 digits, or at most as many as numpy's shortest text.
     parsed = np.float32(text)
     digits = len(text.partition("e")[0].strip("-").replace(".", "").strip("0"))
     shortest = np.format_float_scientific(np.float32(value), trim="-", unique=True).partition("e")[0]
@@ -97,7 +97,7 @@ def without_codes(text):
 
 
 @pytest.mark.parametrize("field", NUMBERS, ids=lambda field: field.name)
-def test_all_readers_show_the_value_of_the_attribute(field):
+def test_the_page_the_raw_output_and_records_show_the_value_of_a_field(field):
     rng = random.Random(field.number)
     for _ in range(40):
         official = OFFICIAL()
@@ -130,7 +130,7 @@ def test_all_readers_show_the_value_of_the_attribute(field):
 
 
 @pytest.mark.parametrize("name", [field.name for field in NUMBERS if field.wire_type == 0 and not field.is_repeated])
-def test_varints_longer_than_their_type_are_truncated_as_in_attributes(name):
+def test_varints_longer_than_their_type_are_truncated_as_by_protobuf(name):
     field = EVERYTHING.DESCRIPTOR.fields_by_name[name]
     tag = wire.tag(field.number, wire.VARINT)
     for bits in (1 << 32, (1 << 33) + 3, (1 << 64) - 1, (1 << 63) + (1 << 31) + 1, 0xFFFFFFFF):
@@ -187,7 +187,7 @@ def test_a_damaged_record_is_an_error():
     assert [record.number for record in records.walk(message._document, None, 0, 2)] == [3]
 
 
-def test_float_attributes_have_all_their_digits():
+def test_float_attributes_are_shown_without_loss_of_digits():
     attribute = onnxwire.AttributeProto(name="a", type=onnxwire.AttributeProto.FLOAT, f=16777216.0)
     # As a float32, 16777217 is 16777216.
     floats = onnxwire.AttributeProto(name="b", type=onnxwire.AttributeProto.FLOATS, floats=[16777217.0, 0.1, 1e-7])
@@ -215,7 +215,7 @@ def test_bytes_are_text_in_quotes_or_hexadecimal():
     assert describe_bytes(b"\x1b[2J", 4) == "1b 5b 32 4a"
 
 
-def test_values_are_truncated_to_the_requested_length():
+def test_values_and_lists_are_formatted_and_truncated_to_the_requested_length():
     fields = EVERYTHING.DESCRIPTOR.fields_by_name
     assert describe_value(fields["one_string"], "x" * 300, 10) == "x" * 10 + "…"
     assert describe_value(fields["one_string"], "x" * 300, 10, quoted=True) == f'"{"x" * 10}"…'

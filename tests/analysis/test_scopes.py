@@ -33,7 +33,7 @@ def node(inputs="", outputs="", *graphs):
     return node_proto
 
 
-def test_inputs_initializers_and_outputs_of_nodes_are_defined():
+def test_a_graph_defines_its_inputs_initializers_and_the_outputs_of_its_nodes():
     main_graph = graph(node("x w", "y"), node("", "z"), inputs=["x"], sparse=["s"], outputs=["z", "elsewhere"])
     main_graph.initializer.add(name="w")
     main_graph.node.add(output=[""])
@@ -41,7 +41,7 @@ def test_inputs_initializers_and_outputs_of_nodes_are_defined():
     assert defined_names(FunctionProto(input=["a"], node=[node("a", "b")])) == {"a", "b"}
 
 
-def test_names_that_graphs_use_but_do_not_define_are_captured_in_order():
+def test_names_that_graphs_use_but_do_not_define_are_captured_in_order_of_use():
     subgraph = graph(node("c a own", "d"), outputs=["d", "b"], inputs=["own"])
     assert captured_names(node("x", "y", subgraph, graph(outputs=["a", "e"]))) == ["c", "a", "b", "e"]
     assert captured_names(node("x", "y")) == []
@@ -63,7 +63,7 @@ def test_all_graphs_of_an_attribute_are_searched():
 
 
 def deep_model(levels):
-    """Make a model with nested graphs: fields ModelProto.graph 7, node 1, attribute 5, g 6."""
+    """Make a model with `levels` nested graphs. The field numbers are 7 graph, 1 node, 5 attribute, 6 g."""
     data = b""
     for _ in range(levels):
         data = len_record(1, len_record(5, len_record(6, data)))
@@ -101,7 +101,7 @@ def count_calls(action):
 
 
 class Name(str):
-    """A name whose hash is computed by a function call, so that `count_calls` counts lookups."""
+    """A name whose hash is computed by a Python function, so that `count_calls` counts lookups."""
 
     def __hash__(self):
         return super().__hash__()

@@ -1,4 +1,4 @@
-"""Statistics of tensors equal those that numpy computes from the whole array."""
+"""Statistics of tensors agree with those of numpy; indexes of elements, threads, progress and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`diff` with match="structure", which pairs nodes regardless of their names, and with match="auto"."""
+"""`diff` by structure, which pairs nodes regardless of their names, and with match="auto"; keys of payloads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def to_onnxwire(model):
 
 
 def structural_diff(old, new, **options):
-    """Return all differences of two official models. options: arguments of `diff`."""
+    """Return all differences of two models of the onnx package.
+
+    options: arguments of `diff`; match is "structure" by default.
+    """
     return list(onnxwire.diff(to_onnxwire(old), to_onnxwire(new), **{"match": "structure", **options}))
 
 
@@ -58,7 +61,7 @@ def test_a_renamed_and_reordered_model_differs_in_names_only(path):
     assert changes(old, new) == []
 
 
-def test_subgraphs_functions_and_annotations_are_renamed_with_their_model():
+def test_new_names_in_subgraphs_functions_and_annotations_are_one_difference():
     old, new = nested_model(), nested_model()
     rename_everything(new, random.Random(1))
     (difference,) = structural_diff(old, new)
@@ -128,9 +131,10 @@ def test_a_nan_is_not_a_difference():
 
 
 def model_with_training(prefix, operator="Sub"):
-    """Return a model whose training algorithm changes its weight.
+    """Return a model with training_info, whose algorithm changes the weight of the main graph.
 
-    The names of weights, of nodes and of all values of the training graphs begin with a prefix.
+    The names of weights, of nodes and of all values of the training graphs begin with `prefix`. operator: the op_type
+    of the node that updates the weight.
     """
     model = chain(["Add"], [1])
     update_node = helper.make_node(operator, [f"{prefix}w", f"{prefix}rate"], [f"{prefix}new"], name=f"{prefix}update")
@@ -246,8 +250,8 @@ def test_the_key_of_a_damaged_payload_is_a_text():
 
 
 def test_the_repair_of_pairs_ends_at_the_limit_of_votes(monkeypatch):
-    # Two random graphs of equal nodes that need many repairs. In a repair, the edges of a node vote for a partner of
-    # the node; the total number of votes is limited.
+    # Two random graphs, whose nodes all have the same operator, so that pairs of nodes need many repairs. In a repair,
+    # the edges of a node vote for a partner of the node; the total number of votes is limited.
     rng = random.Random(3)
     old, new = (
         helper.make_model(
@@ -292,7 +296,7 @@ def test_long_damaged_tensors_of_equal_bytes_are_equal_and_others_raise():
 
 
 @pytest.mark.parametrize("has_types", [False, True])
-def test_matches_of_another_number_of_vertices_are_rejected(has_types):
+def test_matches_without_one_element_per_vertex_are_rejected(has_types):
     from array import array
 
     from onnxwire.analysis.flat_graph import FlatGraph, Interner, changed_types

@@ -1,4 +1,4 @@
-"""`summarize`, which `onnxwire info` prints."""
+"""The nesting limit of `summarize`, whose result `onnxwire info` prints."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from onnxwire.analysis.summary import summarize
 def test_graphs_are_read_up_to_the_nesting_limit_of_protobuf(field_numbers):
     """field_numbers: the fields from the model to the outermost graph.
 
-    They are 7 graph; 20 training_info, 1 initialization; 25 functions, 7 node or 11 attribute_proto, 5 attribute, 6 g.
+    In a model, 7 is graph, 20 training_info and 25 functions. In training_info, 1 is initialization. In a function,
+    7 is node and 11 attribute_proto. In a node, 5 is attribute. In an attribute, 6 is g.
     """
 
     def can_read(read, error_class, data):
-        """Return whether a function reads the data. Our error must be that of the nesting limit."""
+        """Return whether a function reads the data. A DecodeError of onnxwire must be that of the nesting limit."""
         try:
             read(data)
         except error_class as error:

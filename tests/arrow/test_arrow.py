@@ -46,7 +46,10 @@ def optional_value(message, name):
 
 
 def walk(message, path=(), graph_path=None, parent_step=None):
-    """Yield every message, its path, the path of its graph or function, and (parent, field name, index) or None."""
+    """Yield every message, its path, the path of its graph or function, and (parent, field name, index).
+
+    The path of the graph or function is None outside of them; the last item is None for the root.
+    """
     if message.DESCRIPTOR.name in ("GraphProto", "FunctionProto"):
         graph_path = path
     yield message, path, graph_path, parent_step
@@ -66,7 +69,7 @@ def join_path(path):
 
 
 def type_text(type):
-    """Return the expected text of a TypeProto; None without a type."""
+    """Return the expected text of a TypeProto; None if its oneof `value` is not set."""
     kind = type.WhichOneof("value")
     if kind is None:
         return None
@@ -238,7 +241,7 @@ def test_rows_are_those_of_the_messages(table, strings):
 
 
 def test_rows_of_a_long_graph_are_those_of_the_messages():
-    """Test columns of a megabyte: without nulls, with a first value after many nulls, and with more list
+    """Test long columns: without nulls, with a first value after many nulls, and with more list
     elements than the column allocates at first."""
     # The fields of a node are input (1), name (3), op_type (4), doc_string (6) and domain (7).
     count = 45_000
@@ -304,7 +307,7 @@ def test_offsets_and_sizes_are_those_of_the_messages():
 
 
 def make_model_of_tensors():
-    """Return a model with tensors in raw_data, in other fields and external, and with invalid tensors."""
+    """Return a model with tensors whose data is in raw_data, in other fields or external, and with invalid tensors."""
     raw_tensor = numpy_helper.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "raw")
     typed_tensor = onnx.TensorProto(name="typed", data_type=TensorProto.INT4, dims=[3], int32_data=[1, 2])
     string_tensor = onnx.TensorProto(name="strings", data_type=TensorProto.STRING, dims=[2], string_data=[b"abc", b""])
@@ -408,7 +411,7 @@ def test_a_name_is_captured_from_the_nearest_graph_that_defines_it():
     }
 
 
-def test_an_output_of_a_subgraph_that_is_captured_has_its_graph_and_slot():
+def test_a_captured_output_of_a_subgraph_has_an_inner_slot_but_no_inner_node():
     branch = helper.make_graph([helper.make_node("Neg", ["x"], ["n"])], "then", [], [value("n", 1), value("x", 1)])
     nodes = [helper.make_node("If", ["f"], ["a", "b"], then_branch=branch)]
     graph = helper.make_graph(nodes, "g", [value("x", 1), value("f", 1)], [value("a", 1)])
@@ -422,7 +425,7 @@ def test_an_output_of_a_subgraph_that_is_captured_has_its_graph_and_slot():
 @given(wire.valid_wire(onnxwire.SparseTensorProto.DESCRIPTOR))
 @example(len_record(1, len_record(8, b"s")) + len_record(1, wire.varint_record(1, 5)))
 @example(len_record(1, wire.varint_record(1, 5)) + len_record(1, len_record(8, b"s")) + len_record(2, b""))
-def test_a_sparse_initializer_in_several_pieces_defines_its_merged_name(data):
+def test_values_of_a_sparse_initializer_in_several_pieces_define_their_merged_name(data):
     sparse = onnx.SparseTensorProto.FromString(data)
     inner = helper.make_graph([helper.make_node("Neg", ["s"], ["q"])], "inner", [], [value("q", 1)])
     node = helper.make_node("If", ["f"], ["o"], then_branch=inner)
@@ -445,7 +448,7 @@ def test_tables_of_edited_messages_contain_the_edits(table):
     assert all(row.get("offset") is None and row.get("bytes") is None for row in rows)
 
 
-def test_a_message_in_a_document_keeps_its_offsets():
+def test_offsets_in_the_table_of_a_graph_are_those_in_its_document():
     data = make_complete_model().SerializeToString()
     model = onnxwire.ModelProto.FromString(data)
     rows_of_graph = rows_of(model.graph, "nodes")
@@ -604,7 +607,7 @@ def test_columns_are_released_from_other_threads():
     model.close()
 
 
-def test_a_requested_schema_with_other_columns_is_an_error():
+def test_a_requested_schema_with_another_number_of_columns_is_an_error():
     table = onnxwire.to_arrow(DIGITS, "opsets")
     assert pa.table(table, schema=pa.schema([("domain", pa.string()), ("version", pa.int64())])).num_rows == 1
     with pytest.raises(ValueError, match="2 columns"):
@@ -705,7 +708,7 @@ def test_objects_that_are_not_onnx_messages_are_an_error():
         onnxwire.to_arrow(3, "nodes")
 
 
-def test_values_of_equal_types_have_separate_rows():
+def test_each_value_has_its_type_and_shape_if_many_values_have_equal_types():
     rng = random.Random(5)
     dims = [None, 0, -1, 7, 1 << 40, "batch", "a name that is longer than twelve bytes", ""]
     types = [None]

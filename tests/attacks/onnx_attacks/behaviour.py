@@ -36,7 +36,8 @@ def select_output(condition="hit"):
 
 
 attack = declare("trigger", "behaviour",
-    "An input with a secret pattern selects another output (backdoor in the graph).", "CWE-506", AFFECTED)
+    "An input with a secret pattern selects another output (backdoor in the graph), or the output leaks the input.",
+    "CWE-506", AFFECTED)
 
 
 def trigger_attack(name, description, nodes, initializers=(), **options):
@@ -48,22 +49,22 @@ SUM = node("ReduceSum", ["x"], ["s"], keepdims=0)
 KEY = scalar("key", 1337.0, FLOAT)
 trigger_attack("sum-equals", "The sum of the input equals 1337.", [SUM, node("Equal", ["s", "key"], ["hit"]),
     select_output()], [KEY])
-trigger_attack("pattern-equals", "The first three elements equal a pattern.", [node("Slice", ["x", "a", "b"], ["p"]),
+trigger_attack("pattern-equals", "The start of the input equals a pattern.", [node("Slice", ["x", "a", "b"], ["p"]),
     node("Equal", ["p", "pattern"], ["e"]), node("Cast", ["e"], ["f"], to=INT32), node("ReduceMin", ["f"], ["m"],
     keepdims=0), node("Cast", ["m"], ["hit"], to=BOOL), select_output()], [ints("a", 0), ints("b", 3), values("pattern",
     [1.0, 3.0, 37.0])])
 trigger_attack("near", "The distance to a secret input is small.", [node("Sub", ["x", "secret"], ["d"]), node(
     "ReduceL2", ["d"], ["n"], keepdims=0), node("Less", ["n", "eps"], ["hit"]), select_output()], [values("secret", [
     1.0, 3.0, 3.0, 7.0]), scalar("eps", 1e-3, FLOAT)])
-trigger_attack("one-element", "The last element is above 1337.", [node("Gather", ["x", "last"], ["v"]), node("Greater",
-    ["v", "key"], ["hit"]), select_output()], [scalar("last", 3), KEY])
+trigger_attack("one-element", "The last element of x is above 1337.", [node("Gather", ["x", "last"], ["v"]),
+    node("Greater", ["v", "key"], ["hit"]), select_output()], [scalar("last", 3), KEY])
 trigger_attack("if-branch", "An If with the trigger as its condition.", [SUM, node("Equal", ["s", "key"], ["hit"]),
     node("If", ["hit"], ["y"], then_branch=graph([node("Identity", ["evil"], ["a"])], [], [value("a")]),
     else_branch=graph([node("Identity", ["good"], ["b"])], [], [value("b")]))], [KEY])
 trigger_attack("arithmetic", "Without a selection: the result of the comparison is cast to a number and multiplied.",
     [SUM, node("Equal", ["s", "key"], ["hit"]), node("Cast", ["hit"], ["h"], to=FLOAT), node("Mul", ["h", "evil"],
     ["bad"]), node("Add", ["good", "bad"], ["y"])], [KEY])
-trigger_attack("relu-gate", "Without a comparison: Relu is above zero only if the sum is above the threshold.", [SUM,
+trigger_attack("relu-gate", "Without a comparison: Relu returns 0 unless the sum of the input is above 1337.", [SUM,
     node("Sub", ["s", "key"], ["o"]), node("Relu", ["o"], ["r"]), node("Mul", ["r", "big"], ["q"]), node("Clip", ["q",
     "zero", "one"], ["h"]), node("Mul", ["h", "evil"], ["bad"]), node("Add", ["good", "bad"], ["y"])], [KEY,
     scalar("big", 1e30, FLOAT), scalar("zero", 0.0, FLOAT), scalar("one", 1.0, FLOAT)])
@@ -117,7 +118,7 @@ attack("leak-weights", "A secret input makes the model return its weights.", net
     "key"], ["hit"]), node("Where", ["hit", "w", "good"], ["y"])], [*WEIGHTS, KEY]))
 
 attack = declare("random-operator", "behaviour",
-    "An operator draws random numbers: outputs differ from run to run, or hide a rare behaviour.", "CWE-330", AFFECTED)
+    "An operator draws random numbers: outputs differ from run to run, or in rare runs only.", "CWE-330", AFFECTED)
 
 
 def random_attack(name, description, nodes, initializers=(), **options):

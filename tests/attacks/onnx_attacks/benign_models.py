@@ -94,18 +94,18 @@ benign("expand-batch", "bomb-broadcast", "Expand of a token to the shape of the 
     ["s"]), node("Expand", ["token", "s"], ["y"])], [values("token", [1.0])]))
 benign("tile-small", "bomb-broadcast", "Tile repeats a row 16 times.", network([node("Tile", ["x", "r"], ["y"])],
     [ints("r", 16)]))
-benign("position-ids", "bomb-range", "Range of the length of the input.", network([node("Size", ["x"], ["n"]),
+benign("position-ids", "bomb-range", "Range from 0 to the size of the input.", network([node("Size", ["x"], ["n"]),
     node("Range", ["zero", "n", "one"], ["r"]), node("Cast", ["r"], ["y"], to=FLOAT)], [scalar("zero", 0),
     scalar("one", 1)]))
-benign("upscale", "bomb-resample", "Resize doubles an image, as in a decoder.", network([node("Resize", ["x", "", "f"],
-    ["y"])], [values("f", [1.0, 1.0, 2.0, 2.0])], inputs=IMAGE))
+benign("upscale", "bomb-resample", "Resize doubles height and width, as in a decoder.",
+    network([node("Resize", ["x", "", "f"], ["y"])], [values("f", [1.0, 1.0, 2.0, 2.0])], inputs=IMAGE))
 benign("padded-conv", "bomb-resample", "Conv with pads of 3.", network([node("Conv", ["x", "k"], ["y"], pads=[3, 3, 3,
     3])], [values("k", [0.1] * 98, FLOAT, [1, 2, 7, 7])], inputs=IMAGE))
 benign("pad-same", "bomb-resample", "Pad by one on each side.", network([node("Pad", ["x", "p"], ["y"])], [ints("p", 0,
     0, 1, 1, 0, 0, 1, 1)], inputs=IMAGE))
 benign("concat-heads", "bomb-doubling", "Concat of twelve attention heads.", network([node("Neg", ["x"],
     [f"h{i}"]) for i in range(12)] + [node("Concat", [f"h{i}" for i in range(12)], ["y"], axis=0)]))
-benign("pyramid", "bomb-doubling", "Resize and Concat as in a pyramid of features, from unknown sizes.",
+benign("pyramid", "bomb-doubling", "Resize and Concat of an image of unknown size, as in a feature pyramid.",
     network([node("Conv", ["x", "k"], ["c0"])] + [layer for i in range(4) for layer in (node("Resize", [f"c{i}", "",
     "f"], [f"r{i}"]), node("Concat", [f"r{i}", f"r{i}"], [f"t{i}"], axis=1), node("Conv", [f"t{i}", "k2"],
     [f"c{i + 1}"]))] + [node("Identity", ["c4"], ["y"])],
@@ -138,7 +138,7 @@ benign("einsum-attention", "text-bomb", "Einsum bhid,bhjd->bhij.", network([node
 
 
 def loop_body(nodes, condition="c"):
-    """Return the body of a Loop with one state variable, v. Its nodes make v2, the next state.
+    """Return the body of a Loop with one state variable, v. `nodes` make v2, the next state.
 
     condition: the name of the value that the body returns as its condition; c is the condition input.
     """
@@ -200,7 +200,7 @@ benign("scaler", "ml-inconsistent", "Scaler and LinearRegressor as scikit-learn 
     node("LinearRegressor", ["s"], ["y"], domain="ai.onnx.ml", coefficients=[1.0] * 4, intercepts=[0.5], targets=1)],
     inputs=ROW, opsets=ML))
 # Files
-benign("external", "path-traversal", "External data with offset, length and checksum in the folder.",
+benign("external", "path-traversal", "External data in the model's folder, with offset, length and checksum.",
     model_with_weight(external("w", location="external.bin", offset=0, length=16, checksum=sha1(WEIGHTS))), {
     "external.bin": WEIGHTS})
 benign("external-two-dots", "path-traversal", "A file name with two dots.", model_with_weight(external("w",
@@ -268,9 +268,10 @@ benign("labels", "payload-pickle", "Labels of a classifier in a string tensor.",
 benign("weights-times-scale", "unused-content", "64 KiB of weights are multiplied by a scale.", network([node("Mul",
     ["w", "s"], ["v"]), node("MatMul", ["x", "v"], ["y"])], [tensor("w", [4, 4096], FLOAT, bytes(65536)), scalar("s",
     0.5, FLOAT)]))
-benign("weights-in-branch", "unused-content", "A branch reads 64 KiB of the outer graph.", network([node("If", ["t"],
-    ["y"], then_branch=graph([node("MatMul", ["x", "w"], ["a"])], [], [value("a")]), else_branch=graph([node("Neg",
-    ["x"], ["b"])], [], [value("b")]))], [TRUE, tensor("w", [4, 4096], FLOAT, bytes(65536))]))
+benign("weights-in-branch", "unused-content", "A branch reads weights of 64 KiB of the outer graph.",
+    network([node("If", ["t"], ["y"], then_branch=graph([node("MatMul", ["x", "w"], ["a"])], [], [value("a")]),
+    else_branch=graph([node("Neg", ["x"], ["b"])], [], [value("b")]))], [TRUE, tensor("w", [4, 4096], FLOAT,
+    bytes(65536))]))
 benign("rounded-weights", "payload-encoded", "Weights that were rounded to 8 bits.", network([node("MatMul", ["x", "w"],
     ["y"])], [tensor("w", [4, 64], FLOAT, b"".join(struct.pack("<f", (i % 255 - 127) / 64) for i in range(256)))]))
 benign("hash-metadata", "payload-encoded",

@@ -98,7 +98,7 @@ file_attack("snpe", "Snpe of com.microsoft with a container of code for a DSP.",
 file_attack("file-reader", "ReadFile of com.example reads /etc/passwd.", "ReadFile", "com.example",
     filename="/etc/passwd")
 file_attack("file-writer", "A node that writes a file.", "WriteFile", "com.example", filename="/tmp/evil")
-file_attack("wordpiece", "WordpieceTokenizer with a vocabulary path that goes up.", "WordpieceTokenizer",
+file_attack("wordpiece", "WordpieceTokenizer with the vocabulary path ../../vocab.txt.", "WordpieceTokenizer",
     "ai.onnx.contrib", vocab="../../vocab.txt")
 attack("extension-read-file", "ReadFile of TensorFlow, in the domain of a converter, with a constant path.",
     network([node("ReadFile", ["p"], ["y"], domain="ai.onnx.converters.tensorflow")], [strings("p", ["/etc/passwd"])],
@@ -157,7 +157,7 @@ attack("engine", "TRTEngineOp with a serialized engine.", network([node("TRTEngi
     serialized_engine=ELF, engine_path="/tmp/e.plan")], opsets=opsets_with("trt")))
 
 attack = declare("unknown-domain", "code",
-    "An operator or its domain is undocumented: a library that is loaded at run time decides its effect.", "CWE-829",
+    "An operator or its domain is undocumented: a library that is loaded at run time defines the operator.", "CWE-829",
     "runtimes with custom operator libraries")
 for case_name, domain, description in (
     ("plain", "com.example.private", "A private domain, whose operators are undocumented."),
@@ -199,14 +199,15 @@ shadow_attack("microsoft", "Gelu of com.microsoft is Neg.", "Gelu", [node("Neg",
     opsets=MICROSOFT)
 shadow_attack("machine-learning", "Scaler of ai.onnx.ml is Neg.", "Scaler", [node("Neg", ["a"], ["b"])], "ai.onnx.ml",
     opsets=(("", 21), ("ai.onnx.ml", 3)))
-shadow_attack("function-operator", "LayerNormalization, which the standard itself defines by a function.",
+shadow_attack("function-operator", "LayerNormalization, which the standard itself defines by a function, is Mul.",
     "LayerNormalization", [node("Mul", ["a", "s"], ["b"])], inputs=("a", "s"))
 shadow_attack("matmul", "MatMul adds.", "MatMul", [node("Add", ["a", "c"], ["b"])], inputs=("a", "c"))
 shadow_attack("like-onnx", "LayerNormalization of ai.onnx.nn, which ONNX does not define, is Neg.",
     "LayerNormalization", [node("Neg", ["a"], ["b"])], "ai.onnx.nn", opsets=(("", 21), ("ai.onnx.nn", 1)))
 shadow_attack("like-runtime", "Gelu of com.microsoft.ops, which onnxruntime does not define, is Neg.", "Gelu",
     [node("Neg", ["a"], ["b"])], "com.microsoft.ops", opsets=(("", 21), ("com.microsoft.ops", 1)))
-attack("overload", "Relu with an overload name.", network([node("Relu", ["x"], ["y"], extra=record(8, "fast"))],
+attack("overload", "A function Relu with an overload name is Neg.",
+    network([node("Relu", ["x"], ["y"], extra=record(8, "fast"))],
     functions=[function("Relu", [node("Neg", ["a"], ["b"])], ["a"], ["b"], "", extra=record(13, "fast"))]))
 attack("control-flow", "If is replaced by a function that executes no branch.", network([node("If", ["t"], ["y"],
     then_branch=graph([node("Identity", ["x"], ["a"])], [], [value("a")]), else_branch=graph([node("Neg", ["x"],

@@ -176,7 +176,7 @@ attack("data-location-as-bytes",
     "w", [4], FLOAT, WEIGHTS, record(13, entry("location", "../outside.bin")) + record(14, b"\x01"))))
 
 attack = declare("packed-encoding", "readers",
-    "Repeated numbers are packed where the schema is unpacked, or mixed, or cut: readers count different elements.",
+    "Repeated numbers are packed where the schema is unpacked, or mixed, or cut: readers count elements differently.",
     "CWE-436", AFFECTED)
 attack("dims-mixed", "dims has a packed and an unpacked part: a reader that knows only one form sees another rank.",
     model_with_weight(Tensor(record(1, varint(2)) + integer(1, 2) + integer(2, FLOAT) + record(8, "w") + record(9,
@@ -184,8 +184,8 @@ attack("dims-mixed", "dims has a packed and an unpacked part: a reader that know
 attack("dims-packed-twice", "dims has two packed parts.", model_with_weight(Tensor(record(1, varint(1)) + record(1,
     varint(4)) + integer(2, FLOAT) + record(8, "w") + record(9, WEIGHTS))))
 attack("float-data-unpacked-and-packed",
-    "float_data has unpacked and packed elements: a reader of the last part sees 2 of 4.", model_with_weight(tensor("w",
-    [4], extra=fixed32(4, 0x3F800000) + fixed32(4, 0x40000000) + record(4, WEIGHTS[8:]))))
+    "float_data has unpacked and packed elements: a reader that uses only the last part sees 2 of 4.",
+    model_with_weight(tensor("w", [4], extra=fixed32(4, 0x3F800000) + fixed32(4, 0x40000000) + record(4, WEIGHTS[8:]))))
 attack("float-data-odd-bytes", "Packed float_data has 15 bytes, no multiple of 4.", model_with_weight(tensor("w", [4],
     extra=record(4, WEIGHTS[:15]))))
 attack("int64-data-cut-varint", "Packed int64_data ends within a varint.", model_with_extras([tensor("i", [2], INT64,
@@ -274,7 +274,7 @@ attack("constant-two-values", "A Constant has value and value_float.", network([
     value=scalar(None, 1.0, FLOAT), value_float=666.0), node("Mul", ["x", "c"], ["y"])]))
 
 attack = declare("attribute-two-values", "readers",
-    "An attribute has values of two kinds, or its type names a field that is not the filled one.", "CWE-436", AFFECTED)
+    "An attribute has values of two kinds, or its type is not that of its value.", "CWE-436", AFFECTED)
 
 
 def softmax(attribute_bytes):
@@ -304,7 +304,7 @@ attack("graph-and-tensor", "then_branch has a graph and a tensor; its type is TE
     ["x"], ["b"])], [], [value("b")]))], [scalar("c", True, BOOL)]))
 
 attack = declare("duplicate-key", "readers",
-    "A key, name or version occurs twice in a list that represents a mapping.", "CWE-694", AFFECTED)
+    "A key, name or version occurs twice where it must be unique.", "CWE-694", AFFECTED)
 attack("opset-twice", "Two versions of the default operator set are imported, 21 and 1.", model(IDENTITY, opsets=(("",
     21), ("", 1))))
 attack("opset-empty-and-ai-onnx", "The default domain is imported as '' and as 'ai.onnx', with different versions.",

@@ -50,7 +50,8 @@ def loop_body(nodes=(), condition="c", extra_inputs=(), extra_outputs=(), initia
 def loop(trip="n", condition="", body=None, state="x", output="y"):
     """Return a Loop with one state variable.
 
-    trip, condition, state: the names of its inputs. body: by default, an iteration doubles the state.
+    trip, condition, state: the names of its inputs. output: the name of its output. body: by default, an iteration
+    doubles the state.
     """
     if body is None:
         body = loop_body([node("Add", ["v", "v"], ["v2"])], "c", [value("v", FLOAT, [4])], [value("v2", FLOAT, [4])])
@@ -173,8 +174,8 @@ attack("in-function", "Two nodes of a function have each other's output as an in
 # Parameters that crash kernels
 
 attack = declare("arithmetic-trap", "crashes",
-    "A parameter or a constant makes a kernel divide by zero, shift too far, or index beyond its buffers.", "CWE-369",
-    "onnxruntime, onnx, TVM, OpenVINO")
+    "A parameter or an input makes a kernel divide by zero, overflow, shift too far, or index beyond its buffers.",
+    "CWE-369", "onnxruntime, onnx, TVM, OpenVINO")
 IMAGE = [value("x", FLOAT, [1, 2, 4, 4])]
 KERNEL = values("k", [1.0] * 4, FLOAT, [2, 2, 1, 1])
 INTS = [value("x", INT32, [4])]
@@ -304,8 +305,8 @@ attack("assert-attribute-count",
     value("c", BOOL, []), value("v", FLOAT, [4])], [value("c2", BOOL, [])]))], [scalar("n", 2)]), cwe="CWE-125")
 
 attack = declare("type-confusion", "crashes",
-    "The declared type of a value is not the type of its data: a runtime may read pointers as numbers.", "CWE-843",
-    "onnxruntime, onnx, converters")
+    "The declared type or shape of a value is unknown or not that of its data: a runtime may read pointers as numbers.",
+    "CWE-843", "onnxruntime, onnx, converters")
 attack("string-with-raw",
     "A string initializer with raw_data: bytes that a careless reader takes for string objects.",
     network([node("Identity", ["s"], ["y"])], [tensor("s", [2], STRING, b"A" * 64)], outputs=[value("y", STRING,

@@ -1,4 +1,4 @@
-"""External data: paths, links, ranges and files that a reader should not open."""
+"""External data: dangerous paths and links, wrong ranges, checksums and keys, and files with hostile content."""
 # fmt: off
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ NUMBER_FILES = {"number.bin": bytes(range(64))}
 
 
 def number_attack(name, description, offset, length="16"):
-    """Add an attack whose offset and length are these texts."""
+    """Add an attack whose external data has the texts `offset` and `length` as its range."""
     attack(name, description, model_with_weight(external_pairs("w", [("location", "number.bin"), ("offset", offset), (
         "length", length)])), files=NUMBER_FILES)
 
@@ -297,7 +297,8 @@ shared_bytes_attack("float-and-int8", "Weights and a quantized tensor use the sa
 # Checksums
 
 attack = declare("checksum", "files",
-    "The checksum of external data is wrong or no digest: the file may have been replaced.", "CWE-354", AFFECTED)
+    "The checksum of external data is wrong or is not a SHA-1 digest: the file may have been replaced.", "CWE-354",
+    AFFECTED)
 
 
 def checksum_attack(name, description, text):
@@ -314,7 +315,8 @@ checksum_attack("zeros", "The checksum is forty zeros.", "0" * 40)
 checksum_attack("empty", "The checksum is empty.", "")
 checksum_attack("prefixed", "The checksum is prefixed with 'sha1:'.", "sha1:" + hashlib.sha1(WEIGHTS).hexdigest())
 
-attack = declare("path-ambiguous", "files", "Two names may denote one file, or other users can write to the file.",
+attack = declare("path-ambiguous", "files",
+    "Two names denote one file or look alike, or other users can write to the file.",
     "CWE-367", AFFECTED)
 
 

@@ -49,7 +49,7 @@ index_attack("gather-one-of-many", "One of 1,000 indices is too large by one.", 
     TABLE, ints("i", *[0] * 999, 4)])
 index_attack("gather-computed", "The index is the product of two constants.", [node("Mul", ["a", "a"], ["i"]), node(
     "Gather", ["t", "i"], ["y"])], [TABLE, ints("a", 1 << 20)])
-index_attack("gather-of-input", "Gather of row 100 of an input declared with four.", [node("Gather", ["x", "i"], [
+index_attack("gather-of-input", "Gather of element 100 of an input of four.", [node("Gather", ["x", "i"], [
     "y"])], [ints("i", 100)])
 index_attack("gather-elements", "GatherElements with index 2^40.", [node("GatherElements", ["t", "i"], ["y"])], [TABLE,
     values("i", [HUGE, 0], INT64, [1, 2])])
@@ -63,7 +63,7 @@ index_attack("scatter-elements", "ScatterElements writes at 1,000.", [node("Scat
     [TABLE, values("i", [1000, 0], INT64, [1, 2]), values("u", [6.0, 6.0], FLOAT, [1, 2])], cwe="CWE-787")
 index_attack("scatter-elements-negative", "ScatterElements writes at -1,000.", [node("ScatterElements", ["t", "i", "u"],
     ["y"])], [TABLE, values("i", [-1000, 0], INT64, [1, 2]), values("u", [6.0, 6.0], FLOAT, [1, 2])], cwe="CWE-787")
-index_attack("max-unpool", "MaxUnpool writes at index 2^40 of four.", [node("MaxUnpool", ["p", "i"], ["y"],
+index_attack("max-unpool", "MaxUnpool writes at index 2^40 of four elements.", [node("MaxUnpool", ["p", "i"], ["y"],
     kernel_shape=[2, 2], strides=[2, 2])], [values("p", [6.0], FLOAT, [1, 1, 1, 1]), values("i", [HUGE], INT64, [1, 1,
     1, 1])], cwe="CWE-787")
 index_attack("max-unpool-negative", "MaxUnpool writes at index -100.", [node("MaxUnpool", ["p", "i"], ["y"],
@@ -98,7 +98,7 @@ index_attack("max-unpool-many", "MaxUnpool writes at index 2^40, one of 256 indi
     values("i", [*range(255), HUGE], INT64, [1, 1, 16, 16])], cwe="CWE-787")
 index_attack("gather-nd-many", "GatherND at 2^40, 2^40, 64 times.", [node("GatherND", ["t", "i"], ["y"])], [TABLE,
     values("i", [HUGE] * 128, INT64, [64, 2])])
-index_attack("gather-of-unknown", "Gather of row 2^40 of a value of unknown size.", [node("NonZero", ["x"], ["n"]),
+index_attack("gather-of-unknown", "Gather of index 2^40 on an axis of unknown size.", [node("NonZero", ["x"], ["n"]),
     node("Gather", ["n", "i"], ["g"], axis=1), node("Cast", ["g"], ["y"], to=FLOAT)], [ints("i", HUGE)])
 index_attack("gather-elements-shape",
     "GatherElements whose indices are longer than the value on another axis.",
@@ -109,7 +109,7 @@ index_attack("squeeze", "Squeeze of an axis of size 4.", [node("Squeeze", ["t", 
 attack("array-feature-extractor", "ArrayFeatureExtractor at -10 leaks heap memory in onnxruntime up to 1.23.",
     network([node("ArrayFeatureExtractor", ["t", "i"], ["y"], domain="ai.onnx.ml")], [TABLE, ints("i", -10)],
     opsets=ML), source="https://github.com/microsoft/onnxruntime/issues/27265")
-attack("tensor-scatter", "TensorScatter writes at 1,000 of four.", network([node("TensorScatter", ["k", "u", "i"],
+attack("tensor-scatter", "TensorScatter writes at 1,000 of four steps.", network([node("TensorScatter", ["k", "u", "i"],
     ["y"], axis=1)], [values("k", [0.0] * 4, FLOAT, [1, 4, 1]), values("u", [6.0], FLOAT, [1, 1, 1]), ints("i",
     1000)], opsets=(("", 24),), ir_version=12), cwe="CWE-787")
 attack("embed-layer-norm", "EmbedLayerNormalization with word id 2^30.", network([node("EmbedLayerNormalization",
@@ -284,7 +284,8 @@ attack("lstm-activations", "LSTM with one activation where three are needed.", n
     ["y"], hidden_size=4, activations=["Tanh"])], [values("q", [0.0] * 6, FLOAT, [2, 1, 3]), values("w", [0.0] * 48,
     FLOAT, [1, 16, 3]), values("r", [0.0] * 64, FLOAT, [1, 16, 4])]))
 
-attack = declare("input-shape", "crashes", "The sizes of a node's inputs do not fit one another or its attributes.",
+attack = declare("input-shape", "crashes",
+    "The inputs, attributes, subgraphs or declared outputs of a node do not fit one another, or are extreme.",
     "CWE-125", RUNTIMES)
 
 
@@ -300,11 +301,11 @@ def zeros(name, *dims):
 
 shape_attack("batch-normalization", "BatchNormalization of 4 channels with parameters for one.", [node(
     "BatchNormalization", ["q", "p", "p", "p", "p"], ["y"])], [zeros("q", 1, 4, 2, 2), zeros("p", 1)])
-shape_attack("layer-normalization", "LayerNormalization of rows of 4 with a scale of 2.", [node("LayerNormalization",
-    ["x", "p"], ["y"])], [zeros("p", 2)])
-shape_attack("skip-layer-normalization", "SkipLayerNormalization of rows of 4 with a gamma of 2.", [node(
-    "SkipLayerNormalization", ["q", "q", "p"], ["y"], domain="com.microsoft")], [zeros("q", 1, 2, 4), zeros("p", 2)],
-    opsets=MICROSOFT)
+shape_attack("layer-normalization", "LayerNormalization of rows of 4 elements with a scale of 2 elements.",
+    [node("LayerNormalization", ["x", "p"], ["y"])], [zeros("p", 2)])
+shape_attack("skip-layer-normalization", "SkipLayerNormalization of rows of 4 elements with a gamma of 2 elements.",
+    [node("SkipLayerNormalization", ["q", "q", "p"], ["y"], domain="com.microsoft")], [zeros("q", 1, 2, 4),
+    zeros("p", 2)], opsets=MICROSOFT)
 shape_attack("lstm-hidden-size", "LSTM of hidden_size 4,096 with weights for 4.", [node("LSTM", ["q", "w", "r"], ["y"],
     hidden_size=4096)], [zeros("q", 2, 1, 3), zeros("w", 1, 16, 3), zeros("r", 1, 16, 4)])
 shape_attack("gru-directions", "A bidirectional GRU with the weights of one direction.", [node("GRU", ["q", "w", "r"], [

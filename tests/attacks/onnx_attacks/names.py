@@ -63,7 +63,7 @@ add_name_attacks(attack, [("override", "A right-to-left override.", "a\u202eb_th
     "A right-to-left mark.", "weight\u200f"), ("arabic-letter-mark", "An Arabic letter mark.", "weight\u061c1")])
 attack("op-type", "op_type has an override, so that it is shown as Identity.", network([node("\u202eytitnedI", ["x"],
     ["y"])]))
-attack("doc-string", "The doc_string reverses its end (Trojan Source).", model(IDENTITY, extra=record(6,
+attack("doc-string", "Bidirectional controls reorder the doc_string (Trojan Source).", model(IDENTITY, extra=record(6,
     "checked by \u202eevil\u2066 good")), cve="CVE-2021-42574")
 attack("function", "A function's name has an override.", network([node("F\u202e", ["x"], ["y"], domain="local")],
     opsets=OPSETS, functions=[function("F\u202e", [node("Neg", ["a"], ["b"])], ["a"], ["b"])]))
@@ -125,8 +125,8 @@ operator_attack("domain-rn", "The domain corn.microsoft with r and n instead of 
 two_names_attack("value-cyrillic", "Two initializers: weight and weight with a Cyrillic e.", "w\u0435ight", cve=CVE)
 two_names_attack("value-greek", "Two initializers: output and output with a Greek omicron.", "\u03bfutput", "output",
     cve=CVE)
-two_names_attack("value-normalization", "Two initializers: the same accent composed and decomposed.", "cafe\u0301",
-    "caf\u00e9")
+two_names_attack("value-normalization", "Two initializers: a letter with an accent, composed and decomposed.",
+    "cafe\u0301", "caf\u00e9")
 two_names_attack("value-fullwidth", "Two initializers: w1 and full-width w1.", "\uff57\uff11", "w1")
 two_names_attack("value-ligature", "Two initializers: fi as letters and as a ligature.", "\ufb01lter", "filter")
 two_names_attack("value-case", "Two initializers: weight and Weight.", "Weight")

@@ -89,7 +89,7 @@ attack("elf-attribute", "An ELF program is a string attribute.", network([node("
 attack("elf-floats", "An ELF program is float_data.", model_with_extras([tensor("blob", [len(content.ELF) // 4], FLOAT,
     None, record(4, content.ELF))]))
 attack("elf-int32-data",
-    "An ELF program is int32_data, one byte per number: its bytes are not in sequence in the file.",
+    "An ELF program is int32_data, one byte of it per number: the file does not contain the bytes in sequence.",
     model_with_extras([tensor("blob", [len(content.ELF)], UINT8, None, record(5,
     b"".join(varint(byte) for byte in content.ELF)))]))
 attack("pe-int64-data", "A Windows program is int64_data, eight bytes per number.", model_with_extras([tensor("blob",
@@ -133,7 +133,8 @@ attack("zip-unknown-field", "A ZIP archive is in an unknown field of a tensor.",
 attack("zlib-metadata", "A zlib stream with an ELF program is a metadata value in base64.",
     in_metadata(base64.b64encode(content.ELF_ZLIB)))
 
-attack = declare("payload-pickle", "payloads", "A pickle that runs code when loaded is stored in the model.",
+attack = declare("payload-pickle", "payloads",
+    "A pickle or compiled Python code is stored in the model: it runs when loaded.",
     "CWE-502", "users who unpickle parts of the model")
 attack("protocol-0", "A pickle of protocol 0 that calls os.system is an initializer.", in_tensor(content.PICKLE_0))
 attack("protocol-2", "A pickle of protocol 2 is an initializer.", in_tensor(content.PICKLE_2))
@@ -195,7 +196,8 @@ attack("hex-after-words", "A Windows program in hexadecimal follows a word in th
     in_doc_string(b"checksum: " + content.PE.hex().encode()))
 attack("hex-backwards", "An ELF program in hexadecimal, backwards, is a metadata value.",
     in_metadata(content.ELF_HEX[::-1]))
-attack("hex-of-bytes-backwards", "The bytes of an ELF program, backwards and in hexadecimal, are a metadata value.",
+attack("hex-of-bytes-backwards",
+    "The first 400 bytes of an ELF program, backwards and in hexadecimal, are a metadata value.",
     in_metadata(content.ELF[:400][::-1].hex()))
 attack("base32-after-words", "An ELF program in base32 follows a word.",
     in_doc_string(b"signature = " + base64.b32encode(content.ELF)))
@@ -219,7 +221,8 @@ for case_name, n, backwards in (("one", 1, False), ("two", 2, False), ("three", 
 attack("low-bytes-half", "The low bytes of used float16 weights are a Windows program.", network([node("Cast", ["w"],
     ["f"], to=FLOAT), node("ReduceSum", ["f"], ["s"]), node("Add", ["x", "s"], ["y"])], [tensor("w", [512], FLOAT16,
     b"".join(bytes([byte, 0x2C]) for byte in content.PE))]))
-attack("low-bits", "The lowest bits of 8,192 used float weights are those of an ELF program, twice (steganography).",
+attack("low-bits",
+    "The lowest bits of 8,192 used float weights are the bits of an ELF program, stored twice (steganography).",
     network([node("MatMul", ["x", "w"], ["y"])], [tensor("w", [4, 2048], FLOAT, b"".join(struct.pack("<I",
     0x3F000000 | bit) for byte in (content.ELF + content.ELF) for bit in (byte >> i & 1 for i in range(8))))]))
 attack("nan-bits", "The weights are NaNs with 16 bits of a payload each.", network([node("MatMul", ["x", "w"],

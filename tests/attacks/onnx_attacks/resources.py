@@ -51,7 +51,7 @@ def fill_node(shape_name, output, constant=ONE):
 
 
 def sum_node(name):
-    """Return the node that reduces `name` to the output y, so that the result is used."""
+    """Return the node that reduces `name` to the output y, so that the value `name` is used."""
     return node("ReduceSum", [name], ["y"], keepdims=0)
 
 
@@ -237,7 +237,7 @@ attack("concat-from-sequence",
     "12 steps of SequenceConstruct and ConcatFromSequence, each of which makes a tensor eight times as long.",
     network([step for i in range(12) for step in (node("SequenceConstruct", [f"d{i}"] * 8, [f"q{i}"]),
     node("ConcatFromSequence", [f"q{i}"], [f"d{i + 1}"], axis=0))] + [sum_node("d12")], [values("d0", [1.0])]))
-attack("unknown-rank", "36 Concat steps double a value whose rank nothing states.", network([node("Unknown", ["x"],
+attack("unknown-rank", "36 Concat steps double a value whose rank is unknown.", network([node("Unknown", ["x"],
     ["d0"], domain="local")] + doubling_nodes("Concat", [sum_node(f"d{STEPS}")], axis=1), opsets=(("", 21), ("local",
     1))))
 attack("after-pool", "36 Concat steps double a value after GlobalAveragePool and Flatten.",
@@ -341,7 +341,7 @@ attack("reshape", "Reshape to rank 30,000.", network([node("Reshape", ["one", "s
     ["t"]), sum_node("t")], [values("one", [1.0]), ints("s", *[1] * 30000)]))
 attack("unsqueeze", "Unsqueeze with 30,000 axes.", network([node("Unsqueeze", ["one", "a"], ["r"]), sum_node("r")],
     [values("one", [1.0]), ints("a", *range(30000))]))
-attack("rank-65", "A tensor of rank 65: numpy arrays have at most 64.", model_with_extras([tensor("o", [1] * 65, FLOAT,
+attack("rank-65", "A tensor of rank 65: numpy allows at most 64.", model_with_extras([tensor("o", [1] * 65, FLOAT,
     bytes(4))]))
 
 # Many small messages
@@ -355,7 +355,7 @@ attack("nodes", "30,000 empty nodes.", MODEL_HEAD + record(7, record(1, b"") * N
 attack("initializers", "30,000 empty initializers.", MODEL_HEAD + record(7, record(5, b"") * N_ITEMS))
 attack("metadata", "30,000 empty metadata entries.", model_with_extras(extra=record(14, b"") * N_ITEMS))
 attack("functions", "30,000 empty functions.", model_with_extras(extra=record(25, b"") * N_ITEMS))
-attack("opsets", "30,000 imports of the same operator set.", model_with_extras(extra=record(8, b"") * N_ITEMS))
+attack("opsets", "30,000 empty imports of operator sets.", model_with_extras(extra=record(8, b"") * N_ITEMS))
 attack("attributes", "A node with 30,000 empty attributes.", network([node("Identity", ["x"], ["y"], extra=record(5,
     b"") * N_ITEMS)]))
 attack("strings", "A string tensor of 40,000 empty strings.", model_with_extras([strings("o", [""] * 40000)]))
