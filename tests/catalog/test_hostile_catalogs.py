@@ -1,4 +1,5 @@
-"""Hostile and damaged catalogs: names in them are not used as SQL or paths; faults are repaired or reported."""
+"""Hostile and damaged catalogs: names in them are not used as SQL or paths; faults are repaired or reported; files that
+do not belong to the catalog are not changed."""
 
 from __future__ import annotations
 
