@@ -1,4 +1,4 @@
-"""The number of random examples of a test: small and repeatable, or with `--long` large and different in each run."""
+"""Random examples of tests: few and the same in each run, or with `--long` many and different in each run."""
 
 from hypothesis import HealthCheck, Phase, settings
 

@@ -1,4 +1,5 @@
-"""The attack files are complete and deterministic; onnxwire reads a sample within limits, or all with --long."""
+"""The generator of attack files is deterministic and its manifest complete; onnxwire reads a sample of the files
+within limits, or all of them with --long."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ MAX_MEMORY_BYTES = 500 << 20  # additional address space for one file
 
 @pytest.fixture(scope="module")
 def folder_and_manifest(tmp_path_factory):
-    """Return the folder of all files, and the manifest."""
+    """Generate the attack files. Return their folder, and the manifest."""
     folder = tmp_path_factory.mktemp("attacks")
     return folder, generator.generate(folder)
 

@@ -1,4 +1,4 @@
-"""Conversion of models to onnx-ir, with tensors whose elements are read when they are used, and back."""
+"""Conversion of models to onnx-ir and back, with tensors whose elements are read when they are used."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Shape inference, conversion and the checker of the onnx package have the same results through onnxwire as when they
-are called directly."""
+"""Shape inference, version conversion and the checker of the onnx package have the same results through onnxwire as
+when they are called directly."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_checker_raises_the_official_errors(name):
 
 
 def read_cases():
-    """Yield a few of the onnx package's tests of each operator whose input elements are read.
+    """Yield a few of the onnx package's tests of each operator of READ_INPUTS and PROPAGATED_INPUTS.
 
     Tests in which the operator is expanded to other operators are counted separately.
     """
@@ -159,7 +159,7 @@ def test_tensors_that_inference_and_conversion_read_stay_in_the_model():
 
 
 def shape_model(shape, **fields):
-    """Return a model with a Reshape to a shape, which is an initializer."""
+    """Return a model with a Reshape node whose shape input is an initializer."""
     graph = helper.make_graph(
         [helper.make_node("Reshape", ["x", "shape"], ["y"]), helper.make_node("Relu", ["y"], ["z"])],
         "g",

@@ -27,14 +27,14 @@ INPUT = np.ones(6000, np.float32)
 
 
 def inputs_of(session):
-    """Return random values for the inputs of a session, which must be floats. Unknown dims become 3."""
+    """Return random floats for the inputs of a session. Unknown dims become 3."""
     random = np.random.default_rng(5)
     shapes = {value.name: [dim if isinstance(dim, int) else 3 for dim in value.shape] for value in session.get_inputs()}
     return {name: random.random(shape, np.float32) for name, shape in shapes.items()}
 
 
 def assert_equal_outputs(outputs, expected):
-    """Assert that outputs are equal. Floats may differ slightly: the order of additions depends on the alignment."""
+    """Assert that outputs are equal. Floats may differ slightly, because the order of additions may differ."""
     assert len(outputs) == len(expected)
     for output, expected_output in zip(outputs, expected, strict=True):
         if isinstance(expected_output, np.ndarray) and expected_output.dtype.kind == "f":
@@ -170,7 +170,7 @@ def test_small_external_data_may_contain_a_shape(tmp_path):
         assert run(onnxwire.inference_session(model, providers=CPU_PROVIDERS))[0].shape == (60, 100)
 
 
-# Types of whole bytes that onnxruntime's Identity supports, except STRING.
+# Types that onnxruntime's Identity supports and whose elements take whole bytes, except STRING.
 IDENTITY_TYPES = [
     "FLOAT",
     "UINT8",
@@ -267,7 +267,7 @@ def test_a_session_can_be_recreated_after_the_model_is_closed(tmp_path):
         assert np.array_equal(run(session)[0], INPUT + WEIGHT + WEIGHT)
 
 
-def test_memory_of_arrays_lives_as_long_as_the_session_options():
+def test_memory_of_weights_lives_as_long_as_the_session_options():
     session_options = onnxruntime.SessionOptions()
     model = ModelProto.FromString(MODELS_BY_PARENT["initializer"].SerializeToString())
     session = onnxwire.inference_session(model, sess_options=session_options, providers=CPU_PROVIDERS)

@@ -91,7 +91,7 @@ def test_onnxslim_still_optimizes_official_models_after_a_call_of_optimize():
 
 
 @pytest.mark.parametrize("tool", ["onnxslim", "onnxoptimizer"])
-def test_weights_of_one_shape_are_not_treated_as_equal(tool):
+def test_weights_of_the_same_shape_are_not_treated_as_equal(tool):
     weights = [numpy_helper.from_array(np.full((100, 100), i, np.float32), f"w{i}") for i in range(3)]
     nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"y{i}"]) for i in range(3)]
     inputs, outputs = ([value(f"{name}{i}", 1, 100) for i in range(3)] for name in "xy")

@@ -63,7 +63,8 @@ def assert_same_arrays(arrays, expected):
 def write_safetensors(path, header, data=b"", length=None):
     """Write a .safetensors file, which may be invalid. Return its path.
 
-    header: a dict or bytes. data: the bytes after the header. length: the length of the header that the file states.
+    header: a dict or bytes. data: the bytes after the header. length: the header length that the file states; None for
+    the true length.
     """
     header = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes((len(header) if length is None else length).to_bytes(8, "little") + header + data)
@@ -76,7 +77,7 @@ def header_entry(dtype="U8", shape=(1,), start=0, end=1):
 
 
 def write_sparse_model(path, tensor, size, other_fields=b""):
-    """Write a model whose last initializer has `size` zeros, which take no disk space. Return their offset.
+    """Write a model whose last initializer has `size` zero bytes, which take no disk space. Return their offset.
 
     tensor: the encoded fields of the initializer, except raw_data. other_fields: encoded fields of the model.
     """
@@ -320,7 +321,7 @@ def test_written_tensors_are_read_back(tmp_path):
 
 @pytest.fixture
 def folder_with_weights(tmp_path):
-    """Return a folder with a model that has a and b, and a .safetensors file that has c and other values of b."""
+    """Return a folder with a model with initializers a and b, and a .safetensors file with c and other values of b."""
     onnxwire.save(model_of(a=np.zeros(3), b=np.zeros(4)), tmp_path / "m.onnx")
     arrays = {"c": np.ones(2), "b": np.arange(6000, dtype=np.float32).reshape(2, 3000)}
     safetensors.numpy.save_file(arrays, tmp_path / "w.safetensors", metadata={"format": "np"})
@@ -438,10 +439,10 @@ def test_a_missing_file_raises_the_error_of_the_system(tmp_path):
 
 # --- headers
 
-# The header, the number of bytes after it, and the length of the header that the file states; None for the true length.
+# The header, the number of bytes after it, and the header length that the file states (None: the true length).
 HOSTILE_FILES = {
     "an empty header": (b"", 0, None),
-    "a length that has no header": (b"", 0, 1),
+    "a length but no header": (b"", 0, 1),
     "a length that wraps": (b"{}", 0, (1 << 64) - 1),
     "a header of more than 100 MB": (b"{}", 0, 100_000_001),
     "bytes that are not UTF-8": (b'{"\xff": 1}', 0, None),

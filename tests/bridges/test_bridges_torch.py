@@ -1,4 +1,4 @@
-"""Conversion to PyTorch tensors that share a model's memory."""
+"""Conversion to PyTorch tensors that share a model's memory, or are writable copies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def load_first_tensor(path, **options):
 @pytest.mark.parametrize("writable", [False, True], ids=["shared", "writable"])
 @pytest.mark.parametrize("type_name", SUPPORTED_TYPES)
 def test_supported_types_keep_their_bits_from_every_inline_field(type_name, writable):
-    # The bits of elements; the last value has all bits except the lowest.
+    # The bits of elements; except for BOOL, the last value has all bits set but the lowest.
     codes = (
         [0, 1]
         if type_name == "BOOL"

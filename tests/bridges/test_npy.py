@@ -1,4 +1,4 @@
-"""Names of files in .npz archives, which are made from names of tensors and stay inside the archive's folder."""
+"""Names of files in .npz archives are made from names of tensors; unpacking writes only below the target folder."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_the_name_of_a_tensor_can_be_restored_if_its_escaped_form_has_less_than_
     if len(data) < 250 and "%~" not in key:
         assert urllib.parse.unquote_to_bytes(key) == data
         return
-    # Of a long name, the first 150 bytes of its escaped form are kept, and "%~" and a digest are appended. The comment
-    # of the zip entry is the escaped full name, cut at 65,535 bytes.
+    # A long name is escaped and truncated, and "%~" and a digest are appended. The comment of the zip entry is the
+    # escaped full name, cut at 65,535 bytes.
     assert len(data) > 149
     with zipfile.ZipFile(write_npz(tmp_path, [name])) as archive:
         comment = archive.infolist()[0].comment
@@ -92,7 +92,7 @@ def test_the_name_of_a_tensor_can_be_restored_if_its_escaped_form_has_less_than_
 
 
 def test_no_two_names_share_a_file():
-    # The names consist of the characters that `npz_name` treats specially, of those of "%2F", and of "a".
+    # The names consist of the characters that `npz_name` treats specially, of "2" and "F" as in "%2F", and of "a".
     rng = random.Random(3)
     names = {"".join(rng.choices("a.%/\\: 2F\0", k=rng.randrange(7))) for _ in range(30_000)}
     keys = {npz_name(name) for name in names}

@@ -1,5 +1,6 @@
-/* Checks each file as fuzz.c does, and reads it as a ModelProto. Prints the name of the file, the code and the offset of
-   the error, and a digest of the values. `make processors` runs this program for several processors. */
+/* Checks each file of the arguments as fuzz.c does, and reads it as a ModelProto. Prints a line per file: its name,
+   the code and the offset of the error, and a digest of the values. `make processors` runs this program for several
+   processors. */
 #include "fuzz.c"
 
 int main(int argc, char **argv) {

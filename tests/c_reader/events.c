@@ -1,5 +1,6 @@
 /* Writes the values of a message as lines of text: path, tab, value (the bits in hexadecimal for floats and doubles).
    Braces enclose the lines of each message. Tests build this file as a shared library.
+   fuzz.c and hostile.c include it.
 
    The values are read in one of two ways: each message with ow_scan, or in one pass with ow_next_field, whose values
    are collected in a tree of objects. Both write the same lines if there is no error. */
@@ -25,7 +26,7 @@ static void append(output *out, const void *bytes, size_t size) {
     out->size += size;
 }
 
-/* Appends the line of one value. path: the path of its message. index: that of the element, if the field is repeated.
+/* Appends the line of one value. path: the path of its message. index: the element's index, if the field is repeated.
    span, bits: the value as the reader returns it. */
 static void append_value(output *out, ow_source *source, const char *path, const ow_field *field, long index,
                          ow_span span, uint64_t bits) {

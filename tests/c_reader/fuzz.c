@@ -1,10 +1,10 @@
 /* The function that libFuzzer calls to test onnxwire.h: `make fuzz-c`.
 
-   Each input is read as a ModelProto and as a message that its last byte selects: in memory and through a window, with
-   ow_next_field ("in one pass") and with ow_scan. The reads in memory and through a window must give the same values, or the same error at the
-   same offset, and so must ow_read_tensor. If a read in one pass succeeds, ow_scan must give the same values. Besides,
-   the input is read through a function that sometimes changes a byte and fails after some 2,000 calls; the result of that
-   read is not checked. */
+   Each input is read as a ModelProto and as a message of the type that its last byte selects: in memory and through a
+   small buffer (a window), with ow_next_field ("in one pass") and with ow_scan. The reads in memory and through a
+   window must give the same values, or the same error at the same offset, and so must ow_read_tensor. If a read in
+   one pass succeeds, ow_scan must give the same values. Besides, the input is read through a function that sometimes
+   changes a byte and fails after some 2,000 calls; the values of these reads are not checked. */
 #include "events.c"
 
 typedef struct outcome {

@@ -147,8 +147,8 @@ def test_damaged_models_are_read_as_by_protobuf(reader):
 def records_of(data):
     """Yield (field number, record, content) for each record of a valid message without groups.
 
-    A length-delimited record has its content, without tag and length, and None in place of the record. Other records
-    are complete, and their content is None.
+    For a length-delimited record, `content` is its value, without tag and length, and `record` is None. For the other
+    records, `record` is the complete record, and `content` is None.
     """
     position = 0
     while position < len(data):
@@ -559,7 +559,7 @@ def test_the_header_calls_only_memory_functions_and_has_no_writable_data(tmp_pat
 
 
 def compile_header(command, folder):
-    """Compile only the header with all warnings. Return the path of the object file."""
+    """Compile only the header, with warnings as errors. Return the path of the object file."""
     source = folder / ("reader.cpp" if "++" in command[0] else "reader.c")
     source.write_text('#define ONNXWIRE_IMPLEMENTATION\n#include "onnxwire.h"\n')
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]

@@ -1,4 +1,4 @@
-"""The rows of catalogs, repeated builds, engines, processes that are killed during a build, and queries."""
+"""The rows of catalogs, repeated builds, engines, killed processes, queries and options; tables in dask and Ray."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ build_module = sys.modules["onnxwire.catalog.build"]
 
 
 def numbered_model(number, weight=0.0):
-    """Return a model of one node, whose operator and opset depend on the number. weight: the value of its weights."""
+    """Return a model of one node. The operator and the opset depend on the number.
+
+    weight: the value of each element of the initializer w.
+    """
     node = helper.make_node(("Relu", "Neg", "Add")[number % 3], ["x", "w"], ["y"], f"node {number}")
     weights = [numpy_helper.from_array(np.full(300, weight, np.float32), "w")]
     graph = helper.make_graph([node], f"g{number}", [value("x", 3)], [value("y", 3)], weights)
@@ -67,7 +70,7 @@ def all_rows(folder):
 # --- content
 
 
-def test_tables_have_the_columns_and_rows_of_to_arrow(zoo, tmp_path):
+def test_four_tables_have_the_columns_and_rows_of_to_arrow(zoo, tmp_path):
     summary = catalog.build([zoo], tmp_path / "out", workers=1)
     assert (summary.read, summary.unchanged, summary.failures) == (10, 0, {})
     arrow_tables = {"models": "model", "values": "values", "metadata": "metadata", "tensors": "tensors"}
@@ -259,7 +262,7 @@ def test_folders_may_be_nested_deeper_than_the_recursion_limit(tmp_path, monkeyp
     folder.mkdir()
     (folder / "top.onnx").write_bytes(numbered_model(0).SerializeToString())
     monkeypatch.chdir(folder)
-    for _ in range(1500):  # a path of 3,000 bytes: systems allow 4,096
+    for _ in range(1500):  # a path of 3,000 bytes: Linux allows 4,096
         os.mkdir("a")
         os.chdir("a")
     Path("m.onnx").write_bytes(numbered_model(1).SerializeToString())
@@ -575,7 +578,7 @@ def test_ray_datasets_have_the_rows_of_all_models(zoo, table):
 
 
 def check_frame(rows, paths, table):
-    """Check that the models and names of rows are those of each model's own table."""
+    """Check that rows have the models and names of the rows that `to_arrow` returns for each model."""
     expected = []
     for path in paths:
         columns = onnxwire.to_arrow(path, table).to_pydict()

@@ -1,4 +1,4 @@
-"""Changes to the files of catalogs: removed models, merged and rewritten groups, and the length of the journal."""
+"""Changes to the files of catalogs: removed models, merged groups, the length of the journal, and damaged files."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_small_groups_are_merged_and_the_number_of_groups_stays_small(tmp_path, 
     assert read_versions(tmp_path) == {f"m{number}": number for number in range(40)}
 
 
-def test_equal_changes_do_not_write_more_and_more_bytes(tmp_path, monkeypatch):
+def test_changes_of_equal_size_do_not_write_more_and_more_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(dataset, "_LEVEL_BYTES", 1)
     monkeypatch.setattr(dataset, "_GROUP_BYTES", 2)  # so that no group is merged

@@ -1,4 +1,5 @@
-"""Hostile and damaged catalogs: names in them are not used as SQL or paths; faults are repaired or reported."""
+"""Hostile and damaged catalogs: names in them are not used as SQL or paths; faults are repaired or reported; files that
+do not belong to the catalog are not changed."""
 
 from __future__ import annotations
 
@@ -96,9 +97,13 @@ INVALID_LINES = {
     "a group whose flag is a number": [ANNOUNCEMENT, addition({"checked": 1})],
     "a model of a group that is not in the catalog": [removal("/m.onnx")],
     "a model that is removed twice": [ANNOUNCEMENT, addition({"models": 9}), removal("a"), removal("a")],
-    "the last model of a group": [ANNOUNCEMENT, addition(), removal("a")],
-    "more models than a group has": [ANNOUNCEMENT, addition(), removal("a", "b")],
-    "more rows than a group has": [ANNOUNCEMENT, addition({"models": 9}), removal("a", rows={"models": 2})],
+    "a removal of all models of a group": [ANNOUNCEMENT, addition(), removal("a")],
+    "a removal of more models than a group has": [ANNOUNCEMENT, addition(), removal("a", "b")],
+    "a removal of more rows than a group has": [
+        ANNOUNCEMENT,
+        addition({"models": 9}),
+        removal("a", rows={"models": 2}),
+    ],
     "a model that is a number": [ANNOUNCEMENT, addition({"models": 9}), removal(1)],
     "a retired group that is not in the catalog": [addition(add={}, retire={"0" * 32: 1})],
     "a group that is retired twice": [ANNOUNCEMENT, addition(), *[addition(add={}, retire={ID: 1})] * 2],
@@ -370,7 +375,7 @@ def test_a_folder_whose_name_looks_like_a_partition_or_a_pattern_is_queried(out,
 
 
 def test_random_journals_are_read_or_raise_source_error(models_and_catalog, tmp_path):
-    """Journals with replaced, deleted and repeated bytes and values are read or rejected, and no file is lost."""
+    """Journals with random changes of bytes or values are read or rejected, and no Parquet file is lost."""
     rng = random.Random(29)
     valid_bytes = (models_and_catalog / "out" / JOURNAL).read_bytes()
     out = tmp_path / "out"
