@@ -1,4 +1,4 @@
-"""Tests of `onnxwire.check`: arguments and results, scopes of names, damage, agreement with the official checker."""
+"""Tests of `onnxwire.check`: arguments, results, scopes of names, damage, memory, the official checker."""
 
 import os
 import pickle
@@ -255,8 +255,8 @@ def test_problems_are_a_sequence():
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
 @pytest.mark.parametrize("limit", [None, 10_000])
 def test_a_check_of_a_million_empty_nodes_needs_less_than_100_mib(limit):
-    # Each node breaks two rules. The model has 2 MB; one object per problem would need 200 MB, and their texts another
-    # 600 MB.
+    # Each node breaks two rules. The model has 2 MB; one object per problem would need 200 MB, and the texts of the
+    # problems another 600 MB.
     program = f"""if True:
         import onnxwire
         from pathlib import Path
@@ -284,7 +284,7 @@ def test_problems_need_less_than_16_bytes_per_tensor():
     data = ModelProto(graph={"initializer": [onnxwire.TensorProto()] * n_tensors}).SerializeToString()
 
     def measure(limit=None):
-        """Return the number of problems, and the number of bytes that they take in memory. limit: of `check`."""
+        """Return the number of problems, and their size in memory in bytes. limit: the argument of `check`."""
         onnxwire.check(data, limit=limit)
         tracemalloc.start()
         try:
