@@ -78,7 +78,7 @@ def test_the_weights_of_an_edited_model_are_not_written_by_a_check():
     assert message.graph.initializer[0].numpy().nbytes == 80 << 20
 
 
-def test_the_offset_of_a_problem_is_the_start_of_its_message():
+def test_the_offset_of_a_problem_is_the_start_of_the_reported_node():
     data = onnxwire.from_text(model(node("", "a") + node("", "b", op=""))).SerializeToString()
     (problem,) = onnxwire.check(data, select="node-op-type-present")
     assert data[problem.offset :].startswith(NodeProto(output=["b"]).SerializeToString())
@@ -284,7 +284,7 @@ def test_problems_need_less_than_16_bytes_per_tensor():
     data = ModelProto(graph={"initializer": [onnxwire.TensorProto()] * n_tensors}).SerializeToString()
 
     def measure(limit=None):
-        """Return the number of problems, and their size in memory in bytes. limit: the argument of `check`."""
+        """Return the number of problems, and the bytes allocated by `check`. limit: an argument of `check`."""
         onnxwire.check(data, limit=limit)
         tracemalloc.start()
         try:
