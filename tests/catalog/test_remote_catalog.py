@@ -1,4 +1,4 @@
-"""Catalogs of models on servers: their rows, the requests, and which models a later build does not read again."""
+"""Catalogs of models on servers: rows, requests, later builds, pruned models, credentials, and lists of folders."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sorted_rows(folder, table):
 
 
 def all_rows(folder, prefix):
-    """Return the rows of all tables, without the given prefix of the models' names."""
+    """Return the rows of all tables, by table. Removes the given prefix from the names of models."""
     return {
         table: [row | {"model": row["model"].removeprefix(prefix)} for row in sorted_rows(folder, table)]
         for table in files_of(str(folder))
@@ -46,7 +46,7 @@ def all_rows(folder, prefix):
 
 @pytest.fixture
 def zoo(tmp_path):
-    """Return a folder of three models without external data, one with external data, and one whose data is missing."""
+    """Return a folder of five models: three without external data, one with it, and one whose data file is missing."""
     folder = tmp_path / "zoo"
     (folder / "below").mkdir(parents=True)
     for number in range(3):
@@ -90,7 +90,7 @@ def test_models_on_a_server_have_the_same_rows_as_on_a_disk(zoo, tmp_path):
     assert (summary.read, summary.failures) == (5, {})
     result, expected = all_rows(tmp_path / "out", prefix), all_rows(tmp_path / "local", f"{zoo}/")
     for table in expected:
-        if table != "problems":  # problems contain the path
+        if table != "problems":  # messages of problems may contain an address or a path
             assert result[table] == expected[table], table
     assert [row["rule"] for row in result["problems"]] == [row["rule"] for row in expected["problems"]]
     assert {row["missing"] for row in result["tensors"] if row["model"] == "missing_data.onnx"} == {True}
@@ -108,7 +108,7 @@ def test_weights_are_not_fetched_unless_they_are_hashed(tmp_path):
     assert len({row["hash"] for row in sorted_rows(tmp_path / "out", "tensors")}) == 1  # all weights are equal
 
 
-def test_models_with_the_same_etag_are_not_read_again(zoo, tmp_path):
+def test_models_with_the_same_etag_or_modification_time_are_not_read_again(zoo, tmp_path):
     out = tmp_path / "out"
     with ObjectServer(contents_by_path(zoo)) as server:
         addresses = [f"{server.url}/{path.relative_to(zoo)}" for path in zoo.rglob("*.onnx")]
@@ -123,12 +123,12 @@ def test_models_with_the_same_etag_are_not_read_again(zoo, tmp_path):
         assert catalog.build(addresses, out, workers=1).read == 5
         server.state.etag = None
         assert catalog.build(addresses, out, workers=1).read == 5
-        assert catalog.build(addresses, out, workers=1).unchanged == 5  # the modification time identifies them
+        assert catalog.build(addresses, out, workers=1).unchanged == 5  # without ETags, modification times are compared
         server.state.modified = "Tue, 03 Jun 2025 10:00:00 GMT"
         assert catalog.build(addresses, out, workers=1).read == 5
 
 
-def test_external_files_that_appear_or_change_are_detected(zoo, tmp_path):
+def test_a_model_is_read_again_when_its_missing_external_file_appears(zoo, tmp_path):
     out = tmp_path / "out"
     files = contents_by_path(zoo)
     with ObjectServer(files) as server:
@@ -143,7 +143,7 @@ def test_external_files_that_appear_or_change_are_detected(zoo, tmp_path):
         assert catalog.build([address], out, workers=1, hash=True).unchanged == 1
 
 
-def test_a_server_that_fails_for_one_model_neither_ends_the_build_nor_prunes_the_model(zoo, tmp_path, monkeypatch):
+def test_a_failed_request_for_a_model_neither_ends_the_build_nor_removes_the_model(zoo, tmp_path, monkeypatch):
     out = tmp_path / "out"
     with ObjectServer(contents_by_path(zoo)) as server:
         addresses = [
@@ -164,7 +164,7 @@ def test_a_server_that_fails_for_one_model_neither_ends_the_build_nor_prunes_the
         assert not server.state.requests
         sources = [zoo / "missing_data.onnx", f"{server.url}/below/a 0.onnx"]
         assert catalog.build(sources, out, workers=1).read == 1
-        # Two models are missing on the server. One of them is kept until the server no longer answers 403.
+        # Two models are missing on the server. The one that the server answers with 403 is pruned by the next build.
         server.state.faults = {len(server.state.requests) + 1: "403"}
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
         assert catalog.build(sources, out, workers=1, prune=True).pruned == 1
@@ -178,8 +178,8 @@ def test_names_in_a_catalog_that_are_not_addresses_of_files_are_not_pruned(zoo, 
         sources = [f"{server.url}/complete.onnx", "http://[x/m.onnx"]
         catalog.build(sources, out, workers=1)
         host = server.url.removeprefix("http://")
-        # An address without a file, an invalid one, and one whose host depends on the parser: `other` must not be
-        # contacted.
+        # The address of a folder, an invalid address, and an address whose host, `other` or this server, depends on the
+        # parser. The host `other` must not be contacted.
         names = [f"{server.url}/", "http://[y/m.onnx", f"http://other\\@{host}/m.onnx"]
         with Dataset(str(out)) as data:
             data.change(dict.fromkeys(names, State(size=1, mark=None, hashed=False, checked=False, files={})), {})
@@ -188,7 +188,7 @@ def test_names_in_a_catalog_that_are_not_addresses_of_files_are_not_pruned(zoo, 
         assert {request.path for request in server.state.requests} == {"/complete.onnx", "/complete.data"}
 
 
-def test_no_credential_is_in_a_catalog(zoo, tmp_path):
+def test_no_credential_is_in_a_catalog_or_its_summary(zoo, tmp_path):
     out = tmp_path / "out"
     with ObjectServer(contents_by_path(zoo)) as server:
         host = server.url.removeprefix("http://")
@@ -227,7 +227,7 @@ def test_models_in_a_bucket_are_found_by_folder_and_pattern(zoo, tmp_path, s3):
         summary = catalog.build([source], out, workers=1, storage_options=s3)
         assert not summary.failures
         assert [row["model"] for row in sorted_rows(out, "models")] == expected, source
-        # The listing states the same version of a file as a response for the file, so no file is read again.
+        # A listing reports the same ETag of a file as a response for the file, so no file is read again.
         assert catalog.build(expected, out, workers=1, storage_options=s3).unchanged == len(expected)
     for source in ("s3://catalogs/none/", "s3://catalogs/none", "s3://catalogs/zoo/*.onn", "s3://no-such-bucket/"):
         with pytest.raises(onnxwire.SourceError):
@@ -243,7 +243,7 @@ def test_servers_without_listings_are_reported(zoo, tmp_path):
 
 
 def multistatus(*files):
-    """Return the WebDAV response that lists files with their sizes, and a folder."""
+    """Return the WebDAV response that lists files with their sizes, and the folder /zoo/below/."""
     template = "<d:response><d:href>{}</d:href><d:propstat><d:prop>{}</d:prop></d:propstat></d:response>"
     size_template = "<d:getcontentlength>{}</d:getcontentlength>"
     entries = [template.format(path, size_template.format(n_bytes)) for path, n_bytes in files]
@@ -296,9 +296,9 @@ def test_a_list_of_deeply_nested_folders_takes_little_memory(tmp_path):
 
 
 def test_a_list_that_names_no_file_of_the_folder_is_an_error(tmp_path):
-    """The list names files in other folders or on other hosts, has invalid sizes, is not a list, or would expand to
-    more bytes than fit into memory."""
-    # Entities a to m, each of which except a expands to ten of the previous entity.
+    """The list names files in other folders or on other hosts, has empty names or invalid sizes, is not a list, or
+    would expand to more bytes than fit into memory."""
+    # Entities a to m. Each of them, except a, consists of ten references to the previous entity.
     entity_bomb = b"".join(
         b'<!ENTITY %c "%s">' % (c, b"&%c;" % (c - 1) * 10 if c > 97 else b"a" * 10) for c in range(97, 110)
     )

@@ -1,4 +1,4 @@
-"""Queries of catalogs on servers: their results, the number of requests, and hostile servers."""
+"""Queries of catalogs and models on servers: results, requests, errors, hostile servers, and credentials."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def contents_by_path(folder) -> dict[str, bytes]:
 
 @pytest.fixture
 def server(catalog_folder):
-    """Start a server of the catalog, in the folder zoo."""
+    """Yield a server that has the catalog in its folder zoo."""
     with ObjectServer(contents_by_path(catalog_folder)) as object_server:
         yield object_server
 
@@ -65,7 +65,7 @@ def test_a_query_requests_the_journal_and_the_files_of_its_tables(server) -> Non
     onnxwire.sql(f"{server.url}/zoo", "select sum(nodes) from models").fetchall()
     paths = [request.path for request in server.state.requests]
     assert paths[0] == f"/zoo/{JOURNAL}"
-    assert len(paths) == 3  # both files of `models` are short
+    assert len(paths) == 3  # each of the two files of `models` is read by one request
     assert all(path.startswith("/zoo/models/") for path in paths[1:])
 
 
@@ -106,7 +106,7 @@ def test_a_read_only_query_of_a_catalog_is_an_error(server) -> None:
 
 def test_an_address_of_a_model_is_queried_as_a_model(server) -> None:
     server.state.files |= {"/m.onnx": Pieces(small_model(7)), "/plain": Pieces(small_model(7))}
-    # Some servers return one file or page for an address and for all addresses below it.
+    # Some servers return the same file for an address and all addresses below it, or a page for missing files.
     server.state.files[f"/same/{JOURNAL}"] = server.state.files["/same"] = Pieces(small_model(7))
     server.state.files[f"/page/{JOURNAL}"] = Pieces(b"<html>\n" * 100_000)
     server.state.files["/page"] = Pieces(small_model(7))
@@ -115,7 +115,10 @@ def test_an_address_of_a_model_is_queried_as_a_model(server) -> None:
 
 
 def damage(server, catalog_folder, table, data=None) -> str:
-    """Replace or delete the journal or a file of a table on the server. Return the file's path on the server."""
+    """Replace a file on the server by `data`, or delete it if `data` is None. Return the file's path on the server.
+
+    table: JOURNAL for the journal, or the name of a table, of which one file is replaced or deleted.
+    """
     path = catalog_folder / table if table == JOURNAL else min(catalog.files_of(catalog_folder)[table])
     name = f"/zoo/{Path(path).relative_to(catalog_folder)}"
     if data is None:
@@ -152,7 +155,7 @@ def test_a_hostile_journal_is_rejected(line, server, catalog_folder) -> None:
     assert all(request.path.startswith("/zoo/") for request in server.state.requests)
 
 
-def test_a_long_journal_is_not_read(server, catalog_folder) -> None:
+def test_a_journal_above_the_size_limit_is_not_read_completely(server, catalog_folder) -> None:
     journal_start = (catalog_folder / JOURNAL).read_bytes()
     server.state.files[f"/zoo/{JOURNAL}"] = Pieces(journal_start, 1 << 40)
     with pytest.raises(onnxwire.SourceError, match=r"the journal has 1,099,511,[0-9,]+ bytes"):

@@ -115,7 +115,7 @@ def test_an_error_while_rows_are_computed_is_reported(capsys):
     assert "halt: node_Shape_0" in capsys.readouterr().err
 
 
-def test_an_exception_of_python_is_reported_by_its_last_line():
+def test_a_python_traceback_in_an_error_is_shortened_to_its_last_line():
     text = "Invalid Input Error: Required module 'pytz' failed to import, due to the following Python exception:\n"
     text += 'Traceback (most recent call last):\n  File "<frozen importlib>", line 1\nModuleNotFoundError: no pytz'
     line = (
@@ -256,7 +256,7 @@ FORBIDDEN_QUERIES = [
     "call enable_logging(storage = 'file', storage_path = '{folder}/out')",
     "from python_arrow_scan()",
     "from arrow_scan(1, 2, 3)",
-    "select length(string_agg(repeat('x', 10000000))) from range(1000)",  # a string of 10 GB
+    "select length(string_agg(repeat('x', 10000000))) from range(1000)",  # a string of 10 GB exceeds the memory limit
 ]
 
 

@@ -1,4 +1,4 @@
-"""The import path of worker processes and the results of their calls."""
+"""Worker processes: their import path, the results and errors of calls, and pools of workers."""
 
 from __future__ import annotations
 

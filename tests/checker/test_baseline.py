@@ -1,4 +1,4 @@
-"""Tests that `check(baseline=...)` omits the problems of a trusted model, also if nodes and values are renamed."""
+"""Tests of `check(baseline=...)` and `onnxwire check --baseline`, which omit the problems of a trusted model."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ def rules_of_new_problems(baseline, candidate, **options):
 
 
 def edit(original, edit_copy):
-    """Return a copy of a model, edited by a function."""
+    """Return a copy of a model, edited by the function `edit_copy`."""
     copied_model = onnxwire.ModelProto.FromString(original.SerializeToString())
     edit_copy(copied_model)
     return copied_model
@@ -91,7 +91,7 @@ def test_an_added_attack_is_reported_and_the_known_one_is_not():
     ],
     ids=["attribute", "domain", "input", "operator of the previous node"],
 )
-def test_a_problem_of_a_changed_part_is_reported(edit_copy):
+def test_a_problem_is_reported_if_its_node_or_the_previous_node_changes(edit_copy):
     assert "security-code-operator" in rules_of_new_problems(parse_model(), edit(parse_model(), edit_copy))
 
 

@@ -1,4 +1,4 @@
-"""Tests of `onnxwire.check`: arguments and results, scopes of names, damage, agreement with the official checker."""
+"""Tests of `onnxwire.check`: arguments, results, scopes of names, damage, memory, the official checker."""
 
 import os
 import pickle
@@ -78,7 +78,7 @@ def test_the_weights_of_an_edited_model_are_not_written_by_a_check():
     assert message.graph.initializer[0].numpy().nbytes == 80 << 20
 
 
-def test_the_offset_of_a_problem_is_the_start_of_its_message():
+def test_the_offset_of_a_problem_is_the_start_of_the_reported_node():
     data = onnxwire.from_text(model(node("", "a") + node("", "b", op=""))).SerializeToString()
     (problem,) = onnxwire.check(data, select="node-op-type-present")
     assert data[problem.offset :].startswith(NodeProto(output=["b"]).SerializeToString())
@@ -255,8 +255,8 @@ def test_problems_are_a_sequence():
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
 @pytest.mark.parametrize("limit", [None, 10_000])
 def test_a_check_of_a_million_empty_nodes_needs_less_than_100_mib(limit):
-    # Each node breaks two rules. The model has 2 MB; one object per problem would need 200 MB, and their texts another
-    # 600 MB.
+    # Each node breaks two rules. The model has 2 MB; one object per problem would need 200 MB, and the texts of the
+    # problems another 600 MB.
     program = f"""if True:
         import onnxwire
         from pathlib import Path
@@ -284,7 +284,7 @@ def test_problems_need_less_than_16_bytes_per_tensor():
     data = ModelProto(graph={"initializer": [onnxwire.TensorProto()] * n_tensors}).SerializeToString()
 
     def measure(limit=None):
-        """Return the number of problems, and the number of bytes that they take in memory. limit: of `check`."""
+        """Return the number of problems, and the bytes allocated by `check`. limit: an argument of `check`."""
         onnxwire.check(data, limit=limit)
         tracemalloc.start()
         try:

@@ -1,4 +1,4 @@
-"""Tests that `check` rejects models that break rules of the official checker, except as docs/check.md documents."""
+"""Tests that `check` and the official checker agree, except for the differences that docs/check.md documents."""
 
 import re
 from importlib import import_module
@@ -36,7 +36,7 @@ def model_with_sparse_initializer(
 
 def model_with_attribute(attribute_fields):
     """Return a model with a node that has an attribute."""
-    # The node is of a domain without schemas, so that only rules of the IR can be broken.
+    # The domain of the operator has no schemas, so only rules of the IR can be broken.
     fields = f'domain: "com.example" attribute {{ {attribute_fields} }}'
     return model(X + node("x", "y", fields), opset=f'{OPSET} opset_import {{ domain: "com.example" version: 1 }}')
 
@@ -385,7 +385,7 @@ PROTOS = sorted(Path(onnx.__file__).parent.glob("*.proto"))
 
 
 def table_rows(heading):
-    """Return the rows of a table of PAGE: rule ids, the description of the model, and the source."""
+    """Return the rows of the table of PAGE below a heading: rule ids, the description of the model, and the source."""
     lines = PAGE.partition(f"### {heading}\n")[2].partition("\n#")[0].strip().splitlines()
     cells = [re.split(r" (?<!\\)\| ", line.strip("| ")) for line in lines[2:]]
     return [
@@ -412,7 +412,7 @@ def test_differences_between_the_checkers_are_documented(key, tmp_path):
     data = content if isinstance(content, bytes) else onnxwire.from_text(content).SerializeToString()
     official_message = official_error(data, tmp_path)
     problems = onnxwire.check(tmp_path / "model.onnx", select="error")
-    # The official checker ignores training_info, as one line of the table documents.
+    # The official checker ignores training_info, as a row of the table "Errors here, accepted there" documents.
     errors = {problem.rule for problem in problems if not problem.path.startswith("training_info")}
     if not official_message:
         assert errors <= REJECTED_BY_US

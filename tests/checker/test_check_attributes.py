@@ -1,4 +1,4 @@
-"""Further tests of the rules of attributes: many attributes, long strings, references outside of a model."""
+"""Further tests of the rules of attributes: many attributes, long strings, messages, ref_attr_name."""
 
 import pytest
 from check_case import model, node

@@ -13,7 +13,7 @@ def _rules_and_paths(text, type=ModelProto, select="error"):
 
 
 def _sharded_node(dims):
-    """Return a node that divides x on two devices. dims: the entries of sharded_dim."""
+    """Return a node that splits x among two devices. dims: the entries of sharded_dim."""
     spec = f'sharding_spec {{ tensor_name: "x" device: [0, 1] {dims} }}'
     return f'node {{ op_type: "A" input: "x" device_configurations {{ configuration_id: "c" {spec} }} }}'
 
@@ -64,7 +64,7 @@ def test_products_above_64_bits_do_not_wrap_around():
         assert len(_rules_and_paths(f"ir_version: 12 {_CONFIGURATION} {graph}", select=rule)) == 1
 
 
-def test_rules_that_need_no_model_apply_to_other_documents():
+def test_only_rules_that_need_no_model_apply_to_other_documents():
     graph = _sharded_node("sharded_dim { axis: 0 simple_sharding { num_shards: 2 } }")
     assert not any(rule.startswith("device") for rule, _ in _rules_and_paths(graph, GraphProto))
     assert _rules_and_paths('tensor_name: "x" device: [5, -1]', ShardingSpecProto) == [

@@ -23,7 +23,7 @@ needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="needs links, p
 def _write_model(path, *tensors):
     """Write a model of UINT8 tensors; return the path.
 
-    tensors: for each tensor its entries of external_data, and optionally "dims", its number of elements (default 16).
+    tensors: for each tensor its entries of external_data, and optionally "dims", the number of elements (default 16).
     """
     model = ModelProto(ir_version=8, graph={"name": "g"})
     for entries in tensors:
@@ -48,7 +48,7 @@ def _entry_path(tensor, entry):
 
 @pytest.fixture
 def path(tmp_path):
-    """Return the path of a model to write, in a folder with the file w.bin of DATA."""
+    """Return the path of a model to write, in a folder with the file w.bin, which contains DATA."""
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "w.bin").write_bytes(DATA)
@@ -108,7 +108,7 @@ def test_a_link_in_the_folder_is_reported_as_a_link(path):
 
 @needs_posix
 @pytest.mark.parametrize("folder", ["inside", "outside"])
-def test_a_file_of_two_names_is_reported(path, folder):
+def test_a_file_with_two_hard_links_is_reported(path, folder):
     os.link(path.parent / "w.bin", (path.parent if folder == "inside" else path.parent.parent) / "other.bin")
     assert _rules_and_paths(_write_model(path, {"location": "w.bin"})) == [
         ("external-file-not-linked", _entry_path(0, 0))
@@ -126,7 +126,7 @@ def test_a_range_beyond_the_end_of_the_file_is_reported(path):
     ]
 
 
-def test_without_a_length_the_file_up_to_its_end_is_compared_with_the_shape(path):
+def test_without_a_length_the_size_of_the_shape_is_compared_with_the_rest_of_the_file(path):
     # More bytes than the shape needs are valid.
     _write_model(path, {"location": "w.bin", "offset": 48}, {"location": "w.bin", "offset": 49}, {"location": "w.bin"})
     assert _rules_and_paths(path) == [("external-length-matches-shape", _entry_path(1, 0))]

@@ -1,4 +1,4 @@
-"""Tests that the columns that rules read agree with the messages, for any bytes."""
+"""Tests that the columns that rules read agree with the messages, for random bytes."""
 
 import pytest
 import wire

@@ -43,7 +43,7 @@ def model_with_function(function_fields, ir=10):
 
 
 def model_with_nested_info(name, graph_fields=""):
-    """Return a model with a nested graph whose value_info describes a name. graph_fields: fields of the outer graph."""
+    """Return a model with a nested graph whose value_info has this name. graph_fields: fields of the outer graph."""
     branch = f"g {{ name: 'b' {node('x', 'i')} output {{ {value('i')} }} value_info {{ {value(name)} }} }}"
     return model(
         f"input {{ {value('c')} }} input {{ {value('x')} }} {graph_fields}"
@@ -64,7 +64,7 @@ def external_model(entries):
 
 LOCATION = f"external_data {entry('location', 'w.bin')}"
 
-# By rule: models that break the rule, each with a function that makes the same repair with the official runtime.
+# By rule: models that break the rule, each with a function that repairs a message of the official runtime the same way.
 CASES = {
     "attribute-name-unique": [
         (
@@ -247,7 +247,7 @@ def write_model(path, text):
 
 
 def read_state(path):
-    """Return the identity, modification time and bytes of a file, but not its access time, which the system changes."""
+    """Return the inode number, modification time and bytes of a file, but not its access time (reading changes it)."""
     status = path.stat()
     return status.st_ino, status.st_mtime_ns, path.read_bytes()
 
@@ -258,7 +258,7 @@ def test_every_rule_that_can_be_repaired_has_a_case():
 
 
 @pytest.mark.parametrize(("rule", "index"), [(rule, i) for rule in CASES for i in range(len(CASES[rule]))])
-def test_a_repair_does_what_the_official_runtime_does_and_no_more(rule, index, tmp_path):
+def test_a_repair_makes_the_expected_change_and_no_other(rule, index, tmp_path):
     text, edit = CASES[rule][index]
     path, out = write_model(tmp_path / "m.onnx", text), tmp_path / "out.onnx"
     bytes_before = path.read_bytes()
@@ -342,7 +342,7 @@ def test_value_info_that_onnx_ir_writes_for_functions_is_not_removed():
 
 
 def test_faults_of_several_rules_are_repaired_together(tmp_path):
-    # The indices of all rules refer to the list before any removal.
+    # The indices in the problems of all rules refer to the lists before any removal.
     shape = 'attribute { name: "shape" type: INTS ints: 2 }'
     text = model(
         "".join(f"value_info {{ {value(name)} }}" for name in ("gone", "y", "y", "gone", "z"))

@@ -31,7 +31,7 @@ def _attribute_paths(*indexes: int) -> tuple[str, ...]:
 
 
 def _model_with_attribute_bytes(attribute: bytes) -> bytes:
-    """Return the bytes of a model whose only node has this attribute; its type may be an invalid number."""
+    """Return the bytes of a model whose only node has this attribute. attribute: the bytes of an AttributeProto."""
     # b"\x2a" is the tag of NodeProto.attribute, b"\x0a" that of GraphProto.node, and b"\x3a" that of ModelProto.graph.
     node_bytes = (
         NodeProto(op_type="A", output=["o"]).SerializeToString() + b"\x2a" + bytes([len(attribute)]) + attribute
@@ -46,7 +46,7 @@ _TYPE = "tp { tensor_type { elem_type: 1 } }"
 _FUNCTION_ATTRIBUTE_PATHS = ("functions[0].node[0].attribute[0]",)
 _REFERENCE = 'type: INT ref_attr_name: "p"'
 
-# The fields of an attribute with a graph; a node of the graph has a reference to the parameter p.
+# The fields of an attribute with a graph; an attribute of the graph's node refers to the parameter p of a function.
 _NESTED_REFERENCE = "type: GRAPH " + "g { name: 'h' " + node("", "t", f'attribute {{ name: "x" {_REFERENCE} }}') + " }"
 
 CASES = {
@@ -68,7 +68,7 @@ CASES = {
     "attribute-type-present": Case(
         _model_with_named_attributes("i: 1"), _model_with_named_attributes("type: INT i: 1"), _attribute_paths(0)
     ),
-    # AttributeProto: name "a", type 99, and i 1. In the valid model a second record of type, INT, follows the first.
+    # AttributeProto: name "a", type 99, and i 1. In the valid model, a second record sets the type to INT.
     "attribute-type-valid": Case(
         _model_with_attribute_bytes(b"\x0a\x01a\xa0\x01\x63\x18\x01"),
         _model_with_attribute_bytes(b"\x0a\x01a\xa0\x01\x63\xa0\x01\x02\x18\x01"),

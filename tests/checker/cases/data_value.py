@@ -1,45 +1,48 @@
-"""Cases of the rules of values that are stored outside of models."""
+"""Cases of the rules of SequenceProto, MapProto and OptionalProto: values that are stored outside of models."""
 
 from check_case import Case
 
 from onnxwire import MapProto, OptionalProto, SequenceProto
 
-# Codes of elem_type: 1 tensor, 2 sparse tensor, 3 sequence, 4 map, 5 optional; 0 and 6 are no type of an element.
+# Codes of elem_type: 1 tensor, 2 sparse tensor, 3 sequence, 4 map, 5 optional; 0 and 6 are not valid.
 # Codes of data_type and key_type: 1 FLOAT, 2 UINT8, 7 INT64, 8 STRING, 11 DOUBLE.
 
 
 def _tensor_fields(type: int = 1) -> str:
-    """Return the fields of an empty TensorProto."""
+    """Return the fields of a TensorProto without elements. type: its data_type."""
     return f"data_type: {type} dims: 0"
 
 
 def _tensor_sequence_fields(*types: int) -> str:
-    """Return the fields of a sequence of empty tensors."""
+    """Return the fields of a sequence of tensors without elements. types: the data_type of each tensor."""
     return "elem_type: 1" + "".join(f" tensor_values {{ {_tensor_fields(type)} }}" for type in types)
 
 
 def _nested_sequence_fields(*sequences: str) -> str:
-    """Return the fields of a sequence of sequences, given as their fields."""
+    """Return the fields of a sequence of sequences. sequences: the fields of each inner sequence."""
     return "elem_type: 3" + "".join(f" sequence_values {{ {sequence} }}" for sequence in sequences)
 
 
 def _map_fields(keys: str = "keys: [1, 2]", values: str = "", type: int = 7) -> str:
-    """Return the fields of a map. keys: the field of keys. values: the fields of its values. type: the key_type."""
+    """Return the fields of a map. type: the key_type.
+
+    keys: the field keys or string_keys, or both. values: the fields of the sequence of values; by default two tensors.
+    """
     return f"key_type: {type} {keys} values {{ {values or _tensor_sequence_fields(1, 1)} }}"
 
 
 def _sequence_case(broken: str, valid: str, *paths: str) -> Case:
-    """Return a case of sequences, given as their fields."""
+    """Return a case of sequences. broken, valid: the fields of each sequence."""
     return Case(broken, valid, paths or ("",), SequenceProto)
 
 
 def _map_case(broken: str, valid: str = "", *paths: str) -> Case:
-    """Return a case of maps, given as their fields."""
+    """Return a case of maps. broken, valid: the fields of each map; by default, valid is `_map_fields()`."""
     return Case(broken, valid or _map_fields(), paths or ("",), MapProto)
 
 
 def _optional_case(broken: str, valid: str) -> Case:
-    """Return a case of optionals, given as their fields."""
+    """Return a case of optionals. broken, valid: the fields of each optional."""
     return Case(broken, valid, ("",), OptionalProto)
 
 

@@ -33,19 +33,22 @@ def _model_with_spec(spec: str) -> str:
 
 
 def _model_with_shards(*dims: str, devices: str = "device: 0 device: 1") -> str:
-    """Return the model of `_model_with_spec` in which x is split along these dimensions."""
+    """Return the model of `_model_with_spec` in which x is split. dims: the fields of each sharded_dim."""
     return _model_with_spec(f'tensor_name: "x" {devices} ' + "".join(f"sharded_dim {{ {dim} }}" for dim in dims))
 
 
 def _model_with_groups(device: str, *groups: str) -> str:
-    """Return the model of `_model_with_spec` in which x is on devices and groups of devices."""
+    """Return the model of `_model_with_spec` in which x is on devices and groups of devices.
+
+    device: the field device. groups: the fields of each device group.
+    """
     return _model_with_spec(
         f'tensor_name: "x" {device} ' + "".join(f"index_to_device_group_map {{ {group} }}" for group in groups)
     )
 
 
 def _model_with_nested_node(axis: int) -> str:
-    """Return a model with a nested graph, whose node splits a value of the outer graph."""
+    """Return a model in which a node of a nested graph splits a value of the outer graph."""
     dim = f"sharded_dim {{ axis: {axis} simple_sharding {{ num_shards: 2 }} }}"
     spec = f'sharding_spec {{ tensor_name: "x" device: [0, 1] {dim} }}'
     node_text = node("x", "t", f'device_configurations {{ configuration_id: "c" {spec} }}')

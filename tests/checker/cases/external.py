@@ -7,7 +7,7 @@ _SHA1 = "0123456789abcdefABCD0123456789abcdefABCD"
 
 
 def _entry_text(key: str, value: str) -> str:
-    """Return an entry of external_data."""
+    """Return an entry of external_data in text form."""
     return f'external_data {{ key: "{key}" value: "{value}" }}'
 
 
@@ -17,7 +17,7 @@ _LOCATION_ENTRY = _entry_text("location", "w.bin")
 def _model_with_tensor(
     entries: str = _LOCATION_ENTRY, fields: str = "data_location: EXTERNAL", type: int = 1, ir: int = 8
 ) -> str:
-    """Return a model with a tensor of four elements. entries: its external_data. fields: its other fields."""
+    """Return a model with a tensor of four elements. entries, fields: the tensor's external_data and further fields."""
     return model(f'initializer {{ name: "w" data_type: {type} dims: 4 {entries} {fields} }}', ir)
 
 

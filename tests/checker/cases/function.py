@@ -7,7 +7,7 @@ _DEFAULT_IMPORT = "opset_import { version: 17 }"
 
 
 def _function(content: str = "", name: str = "F", domain: str = "a.b", imports: str = _DEFAULT_IMPORT) -> str:
-    """Return a function. content: its other fields."""
+    """Return a function. content: the function's other fields."""
     return f'functions {{ name: "{name}" domain: "{domain}" {imports} {content} }}'
 
 
@@ -173,7 +173,7 @@ CASES = {
         _model_with_function('opset_import { domain: "x.y" version: 18 }'),
         ("functions[0].opset_import[1]",),
     ),
-    # Relu differs in versions 13 and 17, Abs does not, and Gelu is in neither. Only the first Relu is reported.
+    # Operator sets 13 and 17 define Relu differently and Abs equally, and lack Gelu. Only the first Relu is reported.
     "function-opset-compatible": Case(
         _model(
             _function(

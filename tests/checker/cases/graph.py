@@ -8,14 +8,20 @@ _NESTED_GRAPH = "graph.node[0].attribute[0].g"
 
 
 def _model_with_initializers(*names: str, inputs: str = "", ir: int = 8, sparse_names: str = "") -> str:
-    """Return a model with initializers of these names. inputs, sparse_names: names separated by spaces."""
+    """Return a model with dense initializers of these names.
+
+    inputs, sparse_names: the names of the inputs and of the sparse initializers, separated by spaces.
+    """
     text = " ".join(f"initializer {{ {tensor(name)} }}" for name in names)
     text += " ".join(f" sparse_initializer {{ {sparse(name)} }}" for name in sparse_names.split())
     return model(text + " ".join(f" input {{ {value(name)} }}" for name in inputs.split()), ir=ir)
 
 
 def _model_with_value_info(info: str, fields: str = "", ir: int = 8) -> str:
-    """Return a model with a node that computes y from x, and a value_info. fields: other fields of the graph."""
+    """Return a model with a node that computes y from x, and a value_info.
+
+    info: the fields of the value_info. fields: other fields of the graph.
+    """
     return model(f"{_X} {node('x', 'y')} value_info {{ {info} }} output {{ {value('y')} }} {fields}", ir=ir)
 
 

@@ -19,7 +19,7 @@ CASES = {
     ),
     # The broken model has field 99, as a varint.
     "model-unknown-fields": Case(b"\x08\x08\x98\x06\x01", b"\x08\x08"),
-    # GraphProto: the reserved field 6, an ir_version in early versions; field 10, a doc_string, in the valid model.
+    # The graph has the reserved field 6 in the broken model, and field 10 (doc_string) in the valid model.
     "model-reserved-fields": Case(b"\x08\x08\x3a\x02\x30\x01", b"\x08\x08\x3a\x02\x52\x00", ("graph",)),
     "doc-string-no-html": Case(
         model(fields='doc_string: "a <b>bold</b> word"'), model(fields='doc_string: "1 < 2 and 3 > 2"')

@@ -32,8 +32,8 @@ def _operator_set_with_status(status: int) -> bytes:
 def _operator_set_with_function_version(version: int) -> bytes:
     """Return an operator set with an operator Abs of version 6 and a function Abs.
 
-    version: the since_version of the function, a field until IR version 7. The set also has two equal functions F if
-    version is 6, else one.
+    version: the since_version of the function Abs, a field that FunctionProto has until IR version 7. The set also has
+    two equal functions F if `version` is 6, otherwise one function F.
     """
     # 2 is the number of FunctionProto.since_version, 9 of OperatorSetProto.functions.
     function = from_text('name: "Abs" domain: "com.example"', FunctionProto).SerializeToString() + varint_record(

@@ -27,7 +27,7 @@ def _model_with_conv(stride: int) -> str:
 
 
 def _model_with_tree(**changes: tuple[int, ...]) -> str:
-    """Return a model with a tree of one branch and two leaves. changes: attributes with other numbers."""
+    """Return a model with a tree of one branch and two leaves. changes: replacements of _TREE_ATTRIBUTES."""
     attributes = " ".join(_ints_attribute(name, *numbers) for name, numbers in (_TREE_ATTRIBUTES | changes).items())
     modes = 'strings: "BRANCH_LEQ" strings: "LEAF" strings: "LEAF"'
     attributes += f' attribute {{ name: "nodes_modes" type: STRINGS {modes} }} '

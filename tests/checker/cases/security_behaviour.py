@@ -1,4 +1,4 @@
-"""Cases of the security rules of behaviour."""
+"""Cases of the rules `security-behaviour-*`, except `security-behaviour-trigger` (see security_triggers.py)."""
 
 from check_case import Case, graph_attribute, model, node
 

@@ -1,4 +1,4 @@
-"""Cases of the security rules of operators that run code."""
+"""Cases of the rules `security-code-*`: operators, functions, operator sets, and settings of runtimes."""
 
 from check_case import OPSET, Case, model, node
 
@@ -7,11 +7,11 @@ _NODE_PATHS = ("graph.node[0]",)
 
 
 def _model_with_node(op: str, fields: str = "", domain: str = "com.microsoft") -> str:
-    """Return a model with a node of an operator of this domain."""
+    """Return a model with a node. op, domain: the operator and its domain. fields: the other fields of the node."""
     return model(node("x", "y", f'domain: "{domain}" {fields}', op=op), opset=_TWO_OPSETS)
 
 
-# Two attributes of EPContext, up to the number of the second one.
+# The text of two attributes of EPContext; it ends before the value of embed_mode.
 _CONTEXT_PREFIX = (
     'attribute { name: "ep_cache_context" type: STRING s: "a.bin" } attribute { name: "embed_mode" type: INT i: '
 )

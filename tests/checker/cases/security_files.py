@@ -40,7 +40,7 @@ CASES = {
         model(_tensor() + _tensor(offset="16", name="v") + _tensor(name="u") + _tensor("v.bin", "8", name="t")),
         ("graph.initializer[1]",),
     ),
-    # The types of the two tensors are FLOAT and INT32.
+    # In the broken model, the tensors have the types FLOAT and INT32. In the valid model, both are FLOAT.
     "security-file-shared": Case(
         model(_tensor() + _tensor(type=6, name="v")), model(_tensor() + _tensor(name="v")), ("graph.initializer[1]",)
     ),

@@ -1,4 +1,4 @@
-"""Cases of the security rules of names."""
+"""Cases of the rules `security-name-*`: names and documentation."""
 
 from check_case import Case, model, node
 
@@ -20,7 +20,7 @@ CASES = {
     "security-name-look-alike": Case(
         model(node("x", "y", op="R\u0435lu")), model(node("x", "y", op="Relu")), _NODE_PATHS
     ),
-    # The names end in a lower-case L and an upper-case I.
+    # In the broken model, the names end in a lower-case L and an upper-case I.
     "security-name-similar": Case(
         model(node("x", "bias_l") + node("x", "bias_I")),
         model(node("x", "bias_l") + node("x", "bias_J")),

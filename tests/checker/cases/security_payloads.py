@@ -7,7 +7,7 @@ _TENSOR_PATHS = ("graph.initializer[0]",)
 
 
 def _model_with_raw_data(content: str) -> str:
-    """Return a model with a tensor of 16 bytes."""
+    """Return a model with a tensor of 16 bytes. content: the escaped bytes."""
     return model(f'initializer {{ name: "w" data_type: 2 dims: 16 raw_data: "{content}" }}')
 
 

@@ -1,4 +1,4 @@
-"""Cases of the security rules of memory and computation."""
+"""Cases of the rules `security-resource-*`."""
 
 from check_case import Case, float_type, graph_attribute, model, node, value
 

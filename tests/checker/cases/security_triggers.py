@@ -1,4 +1,4 @@
-"""The case of the security rule of hidden triggers."""
+"""The case of the rule `security-behaviour-trigger`."""
 
 from check_case import Case, model, node
 

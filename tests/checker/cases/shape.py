@@ -18,7 +18,7 @@ def _model_with_dim_bytes(dim: bytes) -> bytes:
 
 
 def _model_with_value_info(size: int) -> str:
-    """Return a model with inputs x and y of size n. value_info states that n is 2 for x, and `size` for y."""
+    """Return a model with inputs x and y of shape [n]. The value_info of x has shape [2], and that of y [size]."""
     dims = [
         float_type('dim { dim_param: "n" }'),
         float_type("dim { dim_value: 2 }"),

@@ -10,14 +10,14 @@ _LAYER_NORM = "LayerNormalization"
 
 
 def _model_with_attribute(attribute_fields: str, op: str = "Concat") -> str:
-    """Return a model with a node of an operator that has an attribute."""
+    """Return a model whose node has an attribute with these fields. op: the operator of the node."""
     return model(_X + node("x", "y", f"attribute {{ {attribute_fields} }}", op=op))
 
 
 CASES = {
     "signature-operator-known": Case(
-        # Broken: operators of a later version, of no version, and of another domain. Valid: Gelu in its
-        # version, and an operator of an unknown domain.
+        # Broken: operators of a later version, of no version, and of another domain. Valid: Gelu in version 20, which
+        # introduced it, and an operator of an unknown domain.
         model(_X + node("x", "a", op="Gelu") + node("x", "b", op="relu") + node("x", "c", op="Scaler")),
         model(
             _X + node("x", "a", op="Gelu") + node("x", "b", 'domain: "com.example"', op="relu"),

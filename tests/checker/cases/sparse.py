@@ -19,12 +19,12 @@ def _sparse_fields(
 
 
 def _int64_fields(*numbers: int, shape: str = "") -> str:
-    """Return indices in int64_data. shape: their dims; by default one dimension."""
+    """Return the fields dims and int64_data of indices. shape: the field dims; by default one dimension."""
     return (shape or f"dims: {len(numbers)}") + "".join(f" int64_data: {number}" for number in numbers)
 
 
 def _raw_fields(*numbers: int, shape: str = "") -> str:
-    """Return indices in raw_data. shape: their dims; by default one dimension."""
+    """Return the fields dims and raw_data of indices. shape: the field dims; by default one dimension."""
     data = b"".join(number.to_bytes(8, "little", signed=True) for number in numbers)
     return (shape or f"dims: {len(numbers)}") + ' raw_data: "' + "".join(f"\\x{byte:02x}" for byte in data) + '"'
 
@@ -35,7 +35,7 @@ def _coo_sparse_fields(*numbers: int, dims: str = "dims: 2 dims: 3") -> str:
 
 
 def _case(broken: str, valid: str | None = None, paths: tuple[str, ...] = _INDICES_PATHS) -> Case:
-    """Return a case of sparse tensors, given as their fields."""
+    """Return a case of sparse tensors. broken, valid: the fields of each sparse tensor."""
     return Case(broken, _sparse_fields() if valid is None else valid, paths, SparseTensorProto)
 
 

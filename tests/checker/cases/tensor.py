@@ -11,7 +11,7 @@ UINT4, INT4, FLOAT4E2M1, FLOAT8E8M0, UINT2, INT2, FLOAT6E2M3, FLOAT6E3M2 = range
 
 
 def model_with_initializers(*tensors: str, ir: int = 14) -> str:
-    """Return a model with tensors in its graph."""
+    """Return a model with initializers t0, t1, and so on. tensors: the other fields of each initializer."""
     return model(" ".join(f'initializer {{ name: "t{i}" {tensor} }}' for i, tensor in enumerate(tensors)), ir)
 
 
@@ -78,7 +78,7 @@ CASES = {
         ("graph.initializer[0].dims[1]",),
     ),
     "tensor-dims-product-overflow": initializers_case(
-        # Broken: too many elements, in two ways, and too many bytes. A tensor with a dimension of 0 has no elements.
+        # Broken: 2**124 elements, 2**63 elements, and 2**63 bytes. A tensor with a dimension of 0 has no elements.
         (
             tensor(FLOAT, f"{_HUGE_COUNT} {_HUGE_COUNT}", raw_data(0)),
             tensor(FLOAT, f"{_HUGE_COUNT} {_HUGE_COUNT} 0", ""),

@@ -18,7 +18,7 @@ def _model(*entries: str, main: str = _MAIN_GRAPH) -> str:
 
 
 def _algorithm(content: str = "") -> str:
-    """Return an algorithm that computes u from w. content: more fields of its graph."""
+    """Return an algorithm that computes u from w and its initializer m. content: more fields of its graph."""
     return (
         f'algorithm {{ name: "a" initializer {{ {tensor("m")} }} {content} {node("w m", "u", op="Add")} '
         f"output {{ {value('u')} }} }}"

@@ -7,7 +7,7 @@ from onnxwire import GraphProto, ModelProto, from_text
 
 _DENOTED_TYPE = 'type { tensor_type { elem_type: 1 shape { dim { dim_value: 2 } } } denotation: "TENSOR" }'
 _TENSOR = "tensor_type { elem_type: 1 shape { } }"
-# A map type; %s: the fields of the type of its values.
+# A map type. %s is replaced by the fields of value_type.
 _MAP = "map_type { key_type: 8 value_type { %s } }"
 _TYPE_PATH = "graph.input[0].type"
 

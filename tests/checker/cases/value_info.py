@@ -1,4 +1,4 @@
-"""Cases of the rules of descriptions of values."""
+"""Cases of the rules of ValueInfoProto."""
 
 from check_case import Case, float_type, model, nested_model, value
 
