@@ -1,4 +1,5 @@
-"""Tests that the functions that examine many prefixes at once miss no format that `signature_of` recognizes."""
+"""Tests of the functions that examine many prefixes at once: they accept all prefixes that the functions for a single
+prefix, `signature_of` and `_kind_of_floats`, recognize, and few others."""
 
 from __future__ import annotations
 
@@ -62,10 +63,10 @@ def test_may_have_signature_accepts_every_format_and_few_random_prefixes():
 
 
 def _floats(content, kind):
-    """Return the bytes of floats that contain other bytes.
+    """Return the bytes of 128 floats that contain the bytes `content`.
 
-    kind: where the other bytes are: in NaNs ("NaN"), in whole elements ("elements"), or in the lowest bits, with the
-    most significant bit first ("big") or last ("little").
+    kind: where these bytes are: in NaNs ("NaN"), in whole elements ("elements"), or, only the first 16 bytes, in the
+    lowest bits of the floats, with the most significant bit of each byte first ("big") or last ("little").
     """
     data = np.random.default_rng(3).random(128, np.float32)
     bits = data.view(np.uint32)
