@@ -1,4 +1,4 @@
-"""Tests of the security rules of external data: spellings of locations, and files."""
+"""Tests of the security rules of external data: spellings of locations, and the ranges and contents of files."""
 
 import pytest
 from each import each

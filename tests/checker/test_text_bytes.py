@@ -1,4 +1,4 @@
-"""Tests that rules about texts skip only strings that their regular expressions cannot match."""
+"""Tests of TextBytes, and that rules about texts skip only strings that their regular expressions cannot match."""
 
 from __future__ import annotations
 
