@@ -1,4 +1,5 @@
-"""`onnxwire diff` prints the differences of two models; its exit status reports whether there are any."""
+"""`onnxwire diff` prints the differences of two models; its exit status reports whether there are any. Also tests of
+`onnxwire.diff` and of the distances of tensors."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ def digits():
 
 @pytest.fixture
 def diff_lines(tmp_path, capsys):
-    """Return a function that runs `diff` on an old model, by default the digits, and a new one, and returns the
-    printed lines."""
+    """Return a function that runs `diff` on an old model, by default that of DIGITS, and a new one, and returns
+    the printed lines."""
 
     def compare(new, old=None, *options):
         paths = [str(DIGITS) if old is None else save(old, tmp_path / "a.onnx"), save(new, tmp_path / "b.onnx")]

@@ -29,7 +29,7 @@ def compute(model, **inputs):
 
 
 def refusal(capsys, *arguments):
-    """Return the one-line error of a command."""
+    """Run `extract` with arguments that it rejects; return its one-line error."""
     assert main(["extract", *map(str, arguments)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -39,7 +39,7 @@ def refusal(capsys, *arguments):
 
 @pytest.fixture
 def extract_part(tmp_path):
-    """Return a function that extracts a part of the digits or of another model, and returns it as an official model."""
+    """Return a function that extracts a part of DIGITS or of another model, and returns it as an official model."""
 
     def extract(*options, model=None):
         path = DIGITS
