@@ -187,7 +187,7 @@ def test_an_attribute_reference_without_type_has_the_type_of_the_parameter():
     assert rules_and_paths(call_model("FLOAT", "f")) == [("attribute-type", "functions[0].node[0].attribute[0]")]
 
 
-def test_a_call_of_a_local_function_is_not_checked_against_the_operator_of_its_name():
+def test_a_call_of_a_local_function_is_not_checked_against_the_operator_of_the_same_name():
     text = model(X + node("x x", "y"), fields=f"functions {{ name: 'Relu' domain: '' input: ['a', 'b'] {OPSET} }}")
     assert rules_and_paths(text) == []
 
@@ -414,7 +414,7 @@ def official_error(model):
 
 
 def make_valid_node(schema):
-    """Return a node that matches a signature; its values have no types."""
+    """Return a node that matches a signature. The types of its inputs and outputs are not declared."""
     values = {"INTS": [1], "FLOATS": [1.0], "STRINGS": ["s"], "INT": 1, "FLOAT": 1.0, "STRING": "s"}
     values["TENSOR"] = helper.make_tensor("t", 1, [1], [1.0])
     values["GRAPH"] = helper.make_graph([], "g", [], [])

@@ -85,7 +85,7 @@ def _floats(content, kind):
 def test_floats_that_contain_a_program_are_recognized_by_both_functions(kind):
     content = b"\x7fELF\x02\x01\x01" + bytes(57)
     data = _floats(content, kind)
-    n_bytes = 256  # of a shorter tensor
+    n_bytes = 256  # the size of a shorter tensor
     assert _kind_of_floats(data) and _kind_of_floats(data[:n_bytes])
     assert _may_carry_bytes(_matrix([data, data[:n_bytes]], PREFIX_BYTES)).all()
 

@@ -113,7 +113,7 @@ def test_the_sum_of_elements_includes_the_outputs_of_each_of_several_equal_nodes
     assert _bounds(calls[:10], functions=[function]).total is None
 
 
-def test_more_nodes_than_the_cache_stores_are_evaluated():
+def test_all_nodes_are_evaluated_if_their_results_exceed_the_cache():
     n = _MAX_RESULTS + 100
     nodes = [
         helper.make_node("Concat", ["x"] * 2 if not i else [f"v{i - 1}", "x"], [f"v{i}"], axis=0) for i in range(n)

@@ -194,7 +194,7 @@ def test_the_doc_string_of_a_tensor_does_not_count_as_one_of_its_strings(string,
     assert list(texts.values()) == ([len(string) << 18] if is_reported else [])
 
 
-def test_max_elements_is_the_limit_of_small_values_too():
+def test_a_value_of_more_than_max_elements_elements_is_reported_if_max_elements_is_small():
     data = _model([_node("ConstantOfShape", ["s"])], {"s": [1000]})
     options = {"untrusted": True, "select": "security-resource-elements"}
     assert len(onnxwire.check(data, max_elements=999, **options)) == 1

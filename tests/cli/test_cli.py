@@ -248,7 +248,7 @@ HOSTILE_BYTES = {
     "the end of a group that did not begin": b"\x4c\x12\x01a",
     "the end of another group": b"\x4b\x54\x12\x01a",
     "a group that does not end": b"\x4b\x12\x01a",
-    "a group that the end of its message cuts": b"\x3a\x03\x4b\x12\x09",
+    "a group that is cut off by the end of its message": b"\x3a\x03\x4b\x12\x09",
     "three nested values that exceed the file": b"\x3a\x7f\x0a\x7f\x0a\x7f",
     "a node that exceeds its graph": b"\x3a\x02\x0a\x7f",
     "a varint of more than ten bytes": b"\xff" * 40,

@@ -144,7 +144,7 @@ def test_diff_reports_attributes_whose_messages_differ(old, new, shared):
     assert bool(list(onnxwire.diff(*models))) == (messages[0] != messages[1])
 
 
-def test_the_paths_of_added_elements_are_those_of_the_second_model():
+def test_added_elements_have_their_path_in_the_new_model_and_removed_ones_in_the_old():
     text = """
         graph {{ {0} node {{ name: "if" op_type: "If" attribute {{ name: "a" type: GRAPH g {{
             node {{ name: "n" op_type: "Abs" {1} }} {2} }} }} }} }}
@@ -296,7 +296,7 @@ def test_external_data_of_constants_is_compared(tmp_path, capsys):
     assert capsys.readouterr().out == "~ node c: attribute value t: 1 of 1 element differs, by up to 2\n"
 
 
-def test_a_damaged_tensor_equals_itself_or_is_an_error(diff_lines, tmp_path, digits, capsys):
+def test_a_damaged_tensor_equals_itself_and_other_comparisons_are_errors(diff_lines, tmp_path, digits, capsys):
     digits.graph.initializer[8].raw_data += b"x"
     assert diff_lines(digits, digits) == []
     assert main(["diff", str(DIGITS), str(tmp_path / "b.onnx")]) == 2

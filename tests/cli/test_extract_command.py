@@ -67,7 +67,7 @@ def test_head_and_tail_compute_the_same_values_as_the_whole(extract_part):
     assert len(head.graph.node) + len(tail.graph.node) == len(onnx.load(DIGITS).graph.node)
 
 
-def test_the_part_is_that_of_the_official_extractor(extract_part, tmp_path):
+def test_the_part_has_the_same_elements_as_that_of_the_official_extractor(extract_part, tmp_path):
     onnx.utils.extract_model(str(DIGITS), str(tmp_path / "official.onnx"), ["getitem"], ["max_pool2d"])
     official_part = onnx.load(tmp_path / "official.onnx")
     part = extract_part("--inputs", "getitem", "--outputs", "max_pool2d")
