@@ -1,4 +1,4 @@
-"""Further tests of the rules of functions: long chains of calls, and exactly one rule that reports each fault."""
+"""Further tests of the rules of functions: chains of calls, imports, graphs in functions, and withdrawn fields."""
 
 import pytest
 from check_case import graph_attribute, model, node, value
@@ -19,7 +19,7 @@ from onnxwire.checker.registry import rules
 _IMPORTS = [OperatorSetIdProto(version=17), OperatorSetIdProto(domain="a.b", version=1)]
 
 
-# Rules that the tests ignore: the nodes do not match the signatures of operators.
+# Rules that `_errors` ignores, because the nodes of the tests do not match the signatures of their operators.
 _SIGNATURE_RULES = [id for id in rules() if id.startswith("signature-")]
 
 
@@ -30,7 +30,10 @@ def _errors(text):
 
 
 def _model_with_calls(callees):
-    """Return a model of functions F0, F1, ... callees: for each function, the number in the name of its callee."""
+    """Return a model with the functions F0, F1 and so on.
+
+    callees: for each function, the number in the name of the function that it calls.
+    """
     functions = [
         FunctionProto(
             name=f"F{i}",
@@ -72,7 +75,8 @@ def test_the_highest_of_several_imports_of_a_domain_is_used():
         'functions { name: "F" domain: "a.b" opset_import { version: 13 } opset_import { version: 17 } '
         f"{node('', 'o', op='Relu')} }}"
     )
-    # Relu has the versions 13 and 14. With a lower import, the versions of function and model would be incompatible.
+    # Relu has the versions 13 and 14. If the lower import of only the function or only the model were used,
+    # their versions of Relu would differ, and function-opset-compatible would report it.
     imports = "opset_import { version: 13 } opset_import { version: 14 }"
     rules = {rule for rule, _ in _errors(model(fields=function, ir=10, opset=imports))}
     assert rules == {"opset-import-domain-conflict", "function-opset-domain-unique"}

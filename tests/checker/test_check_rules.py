@@ -1,4 +1,4 @@
-"""Tests that every rule reports a document that breaks it, and accepts a document that does not break it."""
+"""Tests that a rule reports the broken document of its case but not the valid one, and of the tables of rules."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ for _name in MODULES | SECURITY_MODULES:
 
 
 def _document(case, content):
-    """Return the bytes of a document of a case."""
+    """Return the bytes of a document of a case. content: `broken` or `valid` of the case."""
     return content if isinstance(content, bytes) else onnxwire.from_text(content, case.type).SerializeToString()
 
 
@@ -64,7 +64,7 @@ def _missing_parts(id):
 
 
 def _check(id, content):
-    """Return the problems of a rule in one of the documents of its case."""
+    """Return the problems of a rule in a document of its case. content: `broken` or `valid` of the case."""
     case = CASES[id]
     is_security = id.startswith("security-")
     return onnxwire.check(_document(case, content), case.type, select=id, untrusted=is_security, **case.options)
@@ -88,7 +88,7 @@ def test_a_valid_document_is_not_reported(id):
     assert _check(id, CASES[id].valid) == []
 
 
-def test_every_rule_has_a_row_a_function_and_a_case_or_a_reason_to_have_none():
+def test_every_rule_has_one_row_and_is_checked_and_tested_or_has_a_reason_not_to_be_checked():
     ids = rules(untrusted=True).keys() | checked(untrusted=True) | unchecked().keys() | CASES.keys() | TESTED_ELSEWHERE
     assert [line for id in sorted(ids) for line in _missing_parts(id)] == []
     duplicates = [

@@ -1,4 +1,4 @@
-"""Tests of signatures of operators: the table, the messages, and agreement with the official checker."""
+"""Tests of the signature rules, of tables of operators, and of the agreement with the official checker."""
 
 import importlib.util
 import random
@@ -133,7 +133,7 @@ def test_messages_about_types_have_the_value_its_type_and_the_allowed_types():
     assert message.startswith("'x' has type float, but in version 17 of the default operator set 'Not' accepts bool as")
 
 
-def test_hints_are_searched_for_a_limited_number_of_names(monkeypatch):
+def test_only_a_limited_number_of_unknown_operators_have_a_suggestion(monkeypatch):
     monkeypatch.setattr("onnxwire.checker.signatures.MAX_HINTS", 2)  # reaching the default limit would take seconds
     text = model(X + "".join(node("x", f"y{i}", op=f"Rel{i}") for i in range(4)))
     problems = onnxwire.check(onnxwire.from_text(text).SerializeToString(), select="signature-operator-known")
@@ -172,7 +172,7 @@ def test_nodes_of_functions_are_checked_against_the_version_that_the_function_im
 
 def test_an_attribute_reference_without_type_has_the_type_of_the_parameter():
     def call_model(kind, field):
-        """Return a model that calls a function whose attribute a has a default in the given field."""
+        """Return a model that calls a function whose attribute `a` has a default of type `kind` in `field`."""
         axis = 'attribute { name: "axis" ref_attr_name: "a" }'
         default = f'attribute_proto {{ name: "a" type: {kind} {field}: 1 }}'
         head = 'name: "f" domain: "a.b" input: "p" output: "q" opset_import { version: 17 }'
@@ -187,7 +187,7 @@ def test_an_attribute_reference_without_type_has_the_type_of_the_parameter():
     assert rules_and_paths(call_model("FLOAT", "f")) == [("attribute-type", "functions[0].node[0].attribute[0]")]
 
 
-def test_a_call_of_a_local_function_is_not_checked_against_the_operator_of_its_name():
+def test_a_call_of_a_local_function_is_not_checked_against_the_operator_of_the_same_name():
     text = model(X + node("x x", "y"), fields=f"functions {{ name: 'Relu' domain: '' input: ['a', 'b'] {OPSET} }}")
     assert rules_and_paths(text) == []
 
@@ -357,7 +357,7 @@ def modifications(rng, node):
     attributes = list(node.attribute)
 
     def set_other_value(attribute):
-        """Set a value of a random type; only set its type if the attribute is a reference."""
+        """Replace the value and type of an attribute by random ones; if it is a reference, replace only the type."""
         name, reference = attribute.name, attribute.ref_attr_name
         attribute.CopyFrom(helper.make_attribute(name, rng.choice([1, 0.5, "s", [1, 2], [0.5], ["s"]])))
         if reference:
@@ -414,7 +414,7 @@ def official_error(model):
 
 
 def make_valid_node(schema):
-    """Return a node that matches a signature; its values have no types."""
+    """Return a node that matches a signature. The types of its inputs and outputs are not declared."""
     values = {"INTS": [1], "FLOATS": [1.0], "STRINGS": ["s"], "INT": 1, "FLOAT": 1.0, "STRING": "s"}
     values["TENSOR"] = helper.make_tensor("t", 1, [1], [1.0])
     values["GRAPH"] = helper.make_graph([], "g", [], [])

@@ -1,4 +1,4 @@
-"""Further tests of the rules of tensors: encodings of elements, positions of tensors, limits of scans."""
+"""Further tests of the rules of tensors: encodings, positions, limits of scans, agreement with the official checker."""
 
 import random
 
@@ -78,7 +78,7 @@ def test_a_document_of_many_tensors_is_scanned_up_to_a_limit():
     encoded = TensorProto(dims=[1 << 16], data_type=TensorProto.UINT8).SerializeToString()
     encoded += len_record(INT32_DATA, bytes((1 << 16) - 2) + varint(256))
     data = b"".join(len_record(TENSORS, encoded) for _ in range(300))
-    # The limit is 16 MiB, which 256 tensors of 64 KiB have.
+    # The limit is 16 MiB, and each tensor has 64 KiB of int32_data, so at most 256 tensors are scanned.
     assert 250 <= len(onnxwire.check(data, AttributeProto, select=rule)) <= 256
 
 

@@ -1,4 +1,4 @@
-"""Further tests of the rules of training: an algorithm extends the main graph, and one rule reports each fault."""
+"""Further tests of the rules of training: values that its graphs may read, and bindings without a main graph."""
 
 import pytest
 from check_case import model, node, tensor, value
@@ -7,7 +7,7 @@ import onnxwire
 from onnxwire import TrainingInfoProto
 from onnxwire.checker.registry import rules
 
-# Rules that the tests ignore: the nodes do not match the signatures of operators.
+# Rules that `_errors` ignores, because the nodes of the tests do not match the signatures of their operators.
 _SIGNATURE_RULES = [id for id in rules() if id.startswith("signature-")]
 
 _MAIN = f"initializer {{ {tensor('w')} }} {node('w', 'y')} output {{ {value('y')} }}"
@@ -40,7 +40,7 @@ def test_a_graph_in_an_algorithm_sees_values_of_the_main_graph():
         (6, {"graph-node-input-defined"}),
     ],
 )
-def test_a_read_across_graphs_is_reported_by_the_rule_of_the_ir_version(ir, expected_rules):
+def test_reads_across_graphs_are_reported_by_the_rules_of_the_ir_version(ir, expected_rules):
     training = f'algorithm {{ name: "a" {node("", "u")} }} initialization {{ name: "i" {node("w", "v")} }}'
     errors = _errors(training, _MAIN + node("u", "z"), ir)
     assert {rule for rule, _ in errors} == expected_rules
@@ -50,7 +50,7 @@ def test_a_read_across_graphs_is_reported_by_the_rule_of_the_ir_version(ir, expe
     ]
 
 
-def test_reading_a_value_of_another_algorithm_is_reported_in_the_algorithm():
+def test_reading_a_value_of_another_algorithm_is_reported_at_the_node_that_reads_it():
     first_fields, second_fields = f'name: "a" {node("", "u")}', f'name: "b" {node("u", "v")}'
     assert _errors(f"algorithm {{ {first_fields} }} }} training_info {{ algorithm {{ {second_fields} }}") == [
         ("graph-node-input-defined", "training_info[1].algorithm.node[0].input[0]")
@@ -62,7 +62,7 @@ def test_a_value_that_two_algorithms_define_is_a_separate_value_in_each():
     assert _errors(f"{algorithm % 'a'} }} training_info {{ {algorithm % 'b'}") == []
 
 
-def test_rules_about_an_unknown_main_graph_report_nothing():
+def test_bindings_of_a_training_info_without_a_model_have_no_errors():
     text = 'update_binding { key: "w" value: "u" }'
     data = onnxwire.from_text(text, TrainingInfoProto).SerializeToString()
     assert onnxwire.check(data, TrainingInfoProto, select="error") == []

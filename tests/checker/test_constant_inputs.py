@@ -1,4 +1,4 @@
-"""Tests that constant inputs and attributes that a kernel does not support are found, and ordinary ones accepted."""
+"""Tests that inputs and attributes that a kernel does not support are reported, and ordinary ones are not."""
 
 import numpy as np
 from each import each
@@ -15,7 +15,7 @@ def _model(op, inputs=(), domain="", declared=None, **attributes):
     """Return the bytes of a model of one node.
 
     inputs: arrays, which become the constants i0, i1, ...; None for an omitted input. declared: the dims of an input x
-    of the graph, which the node reads first.
+    of the graph, which is the first input of the node; None for no such input.
     """
     names = [f"i{i}" if array is not None else "" for i, array in enumerate(inputs)]
     tensors = [
@@ -36,7 +36,7 @@ def _broken_security_rules(data):
 
 
 ML_DOMAIN = {"domain": "ai.onnx.ml"}
-# By the input or attribute that is invalid or, in VALID_MODELS, valid.
+# Models by a description of an input or attribute, which is invalid in INVALID_MODELS and valid in VALID_MODELS.
 INVALID_MODELS = {
     "index of a value of unknown size": _model("Gather", [[1 << 40]], declared=["a", "b"], axis=0),
     "many indices of a value of unknown size": _model("Gather", [np.full(1000, 1 << 40)], declared=["a", "b"]),
@@ -128,6 +128,6 @@ MESSAGES = {
 
 
 @each("text", MESSAGES)
-def test_messages_name_the_constant_and_use_the_singular_for_one(text):
+def test_messages_name_the_operator_and_use_the_singular_for_one(text):
     messages = [problem.message for problem in onnxwire.check(MESSAGES[text], untrusted=True, select="security")]
     assert any(message.startswith(f"{text};") for message in messages)

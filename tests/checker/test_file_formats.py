@@ -1,4 +1,5 @@
-"""Tests that the functions that examine many prefixes at once miss no format that `signature_of` recognizes."""
+"""Tests of the functions that examine many prefixes at once: they accept all prefixes that the functions for a single
+prefix, `signature_of` and `_kind_of_floats`, recognize, and few others."""
 
 from __future__ import annotations
 
@@ -62,10 +63,10 @@ def test_may_have_signature_accepts_every_format_and_few_random_prefixes():
 
 
 def _floats(content, kind):
-    """Return the bytes of floats that contain other bytes.
+    """Return the bytes of 128 floats that contain the bytes `content`.
 
-    kind: where the other bytes are: in NaNs ("NaN"), in whole elements ("elements"), or in the lowest bits, with the
-    most significant bit first ("big") or last ("little").
+    kind: where these bytes are: in NaNs ("NaN"), in whole elements ("elements"), or, only the first 16 bytes, in the
+    lowest bits of the floats, with the most significant bit of each byte first ("big") or last ("little").
     """
     data = np.random.default_rng(3).random(128, np.float32)
     bits = data.view(np.uint32)
@@ -84,7 +85,7 @@ def _floats(content, kind):
 def test_floats_that_contain_a_program_are_recognized_by_both_functions(kind):
     content = b"\x7fELF\x02\x01\x01" + bytes(57)
     data = _floats(content, kind)
-    n_bytes = 256  # of a shorter tensor
+    n_bytes = 256  # the size of a shorter tensor
     assert _kind_of_floats(data) and _kind_of_floats(data[:n_bytes])
     assert _may_carry_bytes(_matrix([data, data[:n_bytes]], PREFIX_BYTES)).all()
 

@@ -80,7 +80,7 @@ def test_a_call_returns_its_own_tensor(order):
     assert list(_bounds(nodes, arrays, [function]).faults[INDEX]) == [2 + order.index("b")]
 
 
-def test_a_function_is_evaluated_for_each_kind_of_arguments():
+def test_a_function_is_evaluated_for_each_of_several_different_arguments():
     function = _function("f", [helper.make_node("ConstantOfShape", ["s"], ["o"])], ["s"], ["o"])
     sizes = {"small": np.array([4]), "large": np.array([LARGE])}
     nodes = [_call("f", [name], [f"y{i}"]) for i, name in enumerate(["small", "large", "small"])]
@@ -98,8 +98,8 @@ def test_attributes_of_a_call_are_used():
     assert list(_bounds(nodes, functions=[function]).elements.values()) == [LARGE]
 
 
-def test_the_sum_of_constants_includes_each_of_equal_nodes_and_calls():
-    # The limit of the sum is 16 times the elements of one of these nodes.
+def test_the_sum_of_elements_includes_the_outputs_of_each_of_several_equal_nodes_and_calls():
+    # The limit of the sum is 16 times the number of elements of one output.
     size = {"s": np.array([1 << 27])}
     nodes = [helper.make_node("ConstantOfShape", ["s"], [f"y{i}"]) for i in range(20)]
     assert _bounds(nodes, size).total is not None and _bounds(nodes[:10], size).total is None
@@ -113,7 +113,7 @@ def test_the_sum_of_constants_includes_each_of_equal_nodes_and_calls():
     assert _bounds(calls[:10], functions=[function]).total is None
 
 
-def test_more_nodes_than_the_cache_stores_are_evaluated():
+def test_all_nodes_are_evaluated_if_their_results_exceed_the_cache():
     n = _MAX_RESULTS + 100
     nodes = [
         helper.make_node("Concat", ["x"] * 2 if not i else [f"v{i - 1}", "x"], [f"v{i}"], axis=0) for i in range(n)
@@ -176,7 +176,7 @@ def test_the_order_of_functions_is_callees_first():
 
 
 def test_a_chain_of_convolutions_with_padding_does_not_grow():
-    """A chain of convolutions whose outputs are as large as their inputs has few kinds of values."""
+    """Convolutions whose outputs have the same shape as their inputs share a few cached results."""
     n = 200
     weight = {"w": np.zeros((4, 4, 3, 3), np.float32)}
     attributes = {"kernel_shape": [3, 3], "pads": [1] * 4}

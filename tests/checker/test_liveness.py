@@ -1,4 +1,4 @@
-"""Tests of nodes and tensors without effect on an output, through nested graphs, functions and readers of shapes."""
+"""Tests that nodes and tensors on which no output depends are found, also in nested graphs and calls of functions."""
 
 import numpy as np
 import onnx
@@ -48,7 +48,7 @@ def _if_node(*nodes, condition="x"):
     )
 
 
-# By the use of the weight w: the model.
+# Models by how they use the weight w. The output y depends on w in LIVE_WEIGHT_MODELS, not in DEAD_WEIGHT_MODELS.
 LIVE_WEIGHT_MODELS = {
     "directly": _model([_node("Add", "x w", "y")]),
     "through nodes": _model([_node("Neg", "w", "a"), _node("Add", "x a", "y")]),

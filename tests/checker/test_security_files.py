@@ -1,4 +1,4 @@
-"""Tests of the security rules of external data: spellings of locations, and files."""
+"""Tests of the security rules of external data: spellings of locations, and the ranges and contents of files."""
 
 import pytest
 from each import each
@@ -60,7 +60,7 @@ def test_a_model_file_that_is_used_as_external_data_is_reported(tmp_path):
 
 
 @pytest.mark.parametrize("size, count", [(1 << 16, 0), (1 << 20, 1)])
-def test_bytes_that_no_tensor_uses_are_reported_unless_they_are_alignment(tmp_path, size, count):
+def test_many_bytes_that_no_tensor_uses_are_reported_and_few_are_not(tmp_path, size, count):
     path = tmp_path / "m.onnx"
     (tmp_path / "w.bin").write_bytes(bytes(size + 100))
     _write_model(path, ("w.bin", 0, 50), ("w.bin", 50, 50), ("w.bin", 0, 50))
@@ -115,7 +115,7 @@ def test_a_program_in_a_sparse_gap_is_reported(tmp_path):
     assert _problem_paths(path, "security-file-payload") == ["graph.initializer[0].external_data[0]"]
 
 
-def test_few_ranges_of_many_tensors_are_read(tmp_path):
+def test_only_the_first_gaps_of_a_file_of_many_tensors_are_read(tmp_path):
     path = tmp_path / "m.onnx"
     # The program is in the last gap, after all tensors, and only the first 64 gaps of a file are read.
     (tmp_path / "w.bin").write_bytes(bytes(200_000) + PROGRAM)

@@ -1,4 +1,4 @@
-"""Tests of the rules for untrusted models: when they run, false positives, and their documentation."""
+"""Tests of the rules for untrusted models: when they run, false positives, documentation, and single rules."""
 
 import importlib.util
 import subprocess
@@ -96,7 +96,7 @@ def _records(data):
     return [(records.cell("field", i), int(records.kind[i]), int(records.start[i])) for i in range(records.n)]
 
 
-def test_records_have_fields_and_offsets():
+def test_a_repeated_field_is_listed_with_its_kind_and_offset():
     assert _records(DUPLICATE_IR_VERSION) == [("`ir_version`", REPEATED, len(DUPLICATE_IR_VERSION) - 2)]
 
 
@@ -120,7 +120,7 @@ def test_an_edited_model_is_checked_as_it_would_be_saved():
     assert len(onnxwire.check(message, untrusted=True, select="security")) == 0
 
 
-def test_max_elements_sets_the_limit_of_values(tmp_path):
+def test_max_elements_limits_the_elements_of_a_value(tmp_path):
     sparse = "sparse_initializer { dims: [1000, 1000] }"
     path = tmp_path / "sparse.onnx"
     path.write_bytes(onnxwire.from_text(model(sparse)).SerializeToString())

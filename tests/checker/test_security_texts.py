@@ -1,4 +1,4 @@
-"""Tests that commands, injections and programs in texts and weights are reported, and ordinary texts are not."""
+"""Tests that commands and programs in texts, and programs in weights, are reported, and that other contents are not."""
 
 import base64
 
@@ -35,8 +35,8 @@ ENCODED_PROGRAMS = {
     "base32 after a word": b"key = " + base64.b32encode(ELF[:100]),
     "base64 backwards after a word": b"key = " + base64.b64encode(ELF[:99])[::-1],
 }
-# Weights with a program in the low bytes of their elements: the type of the bits, the program, the number of low bytes,
-# and their order: 1, or -1 if the bytes of each element are reversed.
+# Weights with a program in the low bytes of their elements: an unsigned type of the size of an element, the program,
+# the number of low bytes, and their order: 1, or -1 if the low bytes of each element are reversed.
 WEIGHTS = {
     "one byte": (np.uint32, ELF, 1, 1), "two bytes": (np.uint32, ELF, 2, 1), "three bytes": (np.uint32, ELF, 3, 1),
     "three bytes backwards": (np.uint32, ELF, 3, -1), "two bytes of a program of Windows": (np.uint32, PE, 2, 1),

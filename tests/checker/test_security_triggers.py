@@ -61,12 +61,12 @@ def _severities(body):
 
 
 @pytest.mark.parametrize("body", TRIGGER_BODIES.values(), ids=TRIGGER_BODIES)
-def test_a_selection_by_a_comparison_with_a_constant_is_noted(body):
+def test_a_selection_by_a_comparison_with_a_constant_is_reported_as_a_note(body):
     assert _severities(body) and set(_severities(body)) == {"note"}
 
 
 @pytest.mark.parametrize("body", ORDINARY_BODIES.values(), ids=ORDINARY_BODIES)
-def test_a_selection_without_a_comparison_with_a_constant_is_not_noted(body):
+def test_a_selection_without_a_comparison_with_a_constant_is_not_reported(body):
     assert _severities(body) == []
 
 
@@ -81,7 +81,7 @@ def test_a_label_encoder_counts_as_a_comparison_only_if_it_has_few_keys():
 
 
 @pytest.mark.parametrize("dims", [[-(2**40), 4], [2**62, 4], [0], []])
-def test_a_table_with_wrong_dims_is_not_noted(dims):
+def test_a_table_with_wrong_dims_is_not_reported(dims):
     # A table of 32 rows of 32 floats (4096 bytes), in which only the first row is not zero.
     tensor = onnx.TensorProto(name="table", data_type=1, dims=[32, 32], raw_data=b"\1" + bytes(4095))
     model = onnx.parser.parse_model(

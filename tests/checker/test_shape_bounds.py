@@ -1,4 +1,4 @@
-"""Tests that the static evaluation of sizes and loops reports excessive sizes and loops, and accepts ordinary ones."""
+"""Tests of the static evaluation of shapes, values and loops, and of the search for slow regular expressions."""
 
 import numpy as np
 import onnx
@@ -175,7 +175,7 @@ def test_a_value_of_ordinary_size_is_accepted(name):
 
 
 @each("op_type, is_reported", [("Identity", True), ("StringSplit", False)], ids=str)
-def test_parts_of_a_string_are_not_counted_as_long_as_the_string(op_type, is_reported):
+def test_the_parts_of_a_split_string_do_not_have_the_length_of_the_whole_string(op_type, is_reported):
     nodes = [
         _node("Constant", [], "text", value_string="a " * (1 << 12)),
         _node(op_type, ["text"], "parts"),
@@ -185,7 +185,7 @@ def test_parts_of_a_string_are_not_counted_as_long_as_the_string(op_type, is_rep
 
 
 @each("string, doc_string, is_reported", [("a" * (1 << 13), "", True), ("a", "a" * (1 << 13), False)], ids=str)
-def test_only_the_strings_of_a_tensor_count_as_its_strings(string, doc_string, is_reported):
+def test_the_doc_string_of_a_tensor_does_not_count_as_one_of_its_strings(string, doc_string, is_reported):
     tensor = helper.make_tensor("text", TensorProto.STRING, [1], [string])
     tensor.doc_string = doc_string
     shape = onnx.numpy_helper.from_array(np.array([1 << 18]), "shape")
@@ -194,7 +194,7 @@ def test_only_the_strings_of_a_tensor_count_as_its_strings(string, doc_string, i
     assert list(texts.values()) == ([len(string) << 18] if is_reported else [])
 
 
-def test_max_elements_is_the_limit_of_small_values_too():
+def test_a_value_of_more_than_max_elements_elements_is_reported_if_max_elements_is_small():
     data = _model([_node("ConstantOfShape", ["s"])], {"s": [1000]})
     options = {"untrusted": True, "select": "security-resource-elements"}
     assert len(onnxwire.check(data, max_elements=999, **options)) == 1
@@ -285,7 +285,7 @@ def test_a_loop_whose_condition_becomes_false_ends_there():
         _node("Constant", [], "two", value_int=2),
         _node("Less", ["i", "two"], "e"),
     ]
-    assert _output_shape(_loop_model(body, 60, "e")) == [16 * 2**3]  # the condition is false after the iteration 2
+    assert _output_shape(_loop_model(body, 60, "e")) == [16 * 2**3]  # the condition is false when i is 2
     # False after the first iteration only: the loop ends, although the condition would be true later.
     is_later = [RELU_NODE, _node("Constant", [], "zero", value_int=0), _node("Greater", ["i", "zero"], "e")]
     assert not _bounds(_loop_model(is_later, 1 << 60, "e")).endless_loops
@@ -312,7 +312,7 @@ SHAPED_NODES = {
 
 
 @each("name", SHAPED_NODES)
-def test_the_shape_of_an_output_is_that_of_the_operator(name):
+def test_the_evaluated_shape_is_that_of_the_output_of_the_operator(name):
     nodes, expected = SHAPED_NODES[name]
     constants = {
         "i": np.zeros((2, 3), np.int64),
@@ -346,7 +346,7 @@ def test_an_index_beyond_a_lower_bound_of_a_dimension_is_not_reported():
     assert not ShapeBounds(Facts(Document(_model(nodes, {"i": np.int64(3)})), onnxwire.ModelProto)).faults
 
 
-def test_elements_that_where_selects_are_repeated():
+def test_where_broadcasts_the_elements_that_it_selects():
     nodes = [
         _node("Where", ["true", "a", "b"], "sizes"),
         _node("ConstantOfShape", ["sizes"]),

@@ -1,4 +1,4 @@
-"""Tests that rules about texts skip only strings that their regular expressions cannot match."""
+"""Tests of TextBytes, and that rules about texts skip only strings that their regular expressions cannot match."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_the_reported_texts_are_those_in_which_a_search_of_each_text_finds_a_pro
     assert len(expected) > 100
 
 
-def test_every_match_of_first_digits_is_a_candidate():
+def test_the_checks_of_character_and_length_accept_every_match_of_first_digits():
     # `_divided_names` searches only strings whose first character and length pass these two checks.
     for text in TEXTS:
         if security_payloads._FIRST_DIGITS.match(text.encode()[:16]):

@@ -1,4 +1,4 @@
-"""Tests that a command in metadata is found in many encodings, and that ordinary texts are not reported."""
+"""Tests of decoded texts: encoded commands in metadata are reported, ordinary texts are not; the maximum length."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""Errors of the command line name options and commands, not parameters of Python functions."""
+"""Errors of the command line name options and commands, not Python functions, and suggest corrections."""
 
 from __future__ import annotations
 

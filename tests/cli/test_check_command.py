@@ -128,7 +128,7 @@ def test_color_can_be_forced_in_a_pipe(broken_path):
     )
 
 
-def test_many_problems_of_one_rule_are_counted_without_verbose(tmp_path):
+def test_only_the_first_10_problems_of_a_rule_are_printed_unless_verbose(tmp_path):
     path = write(tmp_path / "m.onnx", model(node(" ".join(f"lost{i}" for i in range(25)), "y")))
     short_report, full_report = check(path).stdout.decode(), check(path, "-v").stdout.decode()
     assert short_report.count("[graph-node-input-defined]") == 10
@@ -167,7 +167,7 @@ def test_control_characters_of_file_names_and_operators_are_escaped(tmp_path):
 # --- selection of files and rules, and the exit status
 
 
-def test_patterns_name_files_and_each_is_checked_once(tmp_path):
+def test_patterns_name_files_and_each_file_is_checked_once(tmp_path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     for name in ("b.onnx", "a.onnx", "deep/er/c.onnx", "[x].onnx"):
         write(tmp_path / name, VALID_MODEL)
@@ -180,7 +180,7 @@ def test_patterns_name_files_and_each_is_checked_once(tmp_path):
     assert checked_files("[x].onnx") == ["[x].onnx"]
 
 
-def test_fail_on_sets_the_severity_of_exit_status_1(tmp_path, broken_path):
+def test_fail_on_sets_the_lowest_severity_that_causes_exit_status_1(tmp_path, broken_path):
     path_with_warning, valid_path = (
         write(tmp_path / "warning.onnx", MODEL_WITH_WARNING),
         write(tmp_path / "valid.onnx", VALID_MODEL),

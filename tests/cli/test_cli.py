@@ -116,7 +116,7 @@ def encode_nested_type(levels: int) -> bytes:
 
 
 HOSTILE_MODELS = {
-    # The fields are graph, input and type.
+    # The fields with the numbers 7, 11 and 2 are ModelProto.graph, GraphProto.input and ValueInfoProto.type.
     "3,000 nested sequence types": onnx.ModelProto(
         ir_version=8, graph=onnx.GraphProto(input=[onnx.ValueInfoProto(name="x")])
     ).SerializeToString() + len_record(7, len_record(11, len_record(2, encode_nested_type(3000)))),
@@ -248,7 +248,7 @@ HOSTILE_BYTES = {
     "the end of a group that did not begin": b"\x4c\x12\x01a",
     "the end of another group": b"\x4b\x54\x12\x01a",
     "a group that does not end": b"\x4b\x12\x01a",
-    "a group that the end of its message cuts": b"\x3a\x03\x4b\x12\x09",
+    "a group that is cut off by the end of its message": b"\x3a\x03\x4b\x12\x09",
     "three nested values that exceed the file": b"\x3a\x7f\x0a\x7f\x0a\x7f",
     "a node that exceeds its graph": b"\x3a\x02\x0a\x7f",
     "a varint of more than ten bytes": b"\xff" * 40,
@@ -370,7 +370,7 @@ ARGUMENTS_OF_ABSENT_FILE = {
 
 
 @pytest.mark.parametrize("command", [name for name in SUMMARIES if name != "completion"])
-def test_every_command_reports_an_absent_file_in_one_line(command: str) -> None:
+def test_every_command_that_reads_a_file_reports_an_absent_file_in_one_line(command: str) -> None:
     result = run(command, *ARGUMENTS_OF_ABSENT_FILE.get(command, ["absent.onnx"]))
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert result.stderr.startswith("onnxwire: absent.onnx: No such file or directory")
@@ -420,7 +420,7 @@ ADDRESS = "https://user:{}@127.0.0.1:1/x?sig={}"  # with a password and a signat
         ["ADDRESS"],
     ],
 )
-def test_no_error_shows_the_password_of_an_address(words: list[object], secret: str, capsys) -> None:
+def test_no_error_shows_the_credentials_of_an_address(words: list[object], secret: str, capsys) -> None:
     """An address with a password and a signature is in place of a command, a path or the value of an option."""
     address = ADDRESS.format(secret, secret)
     with contextlib.suppress(SystemExit):

@@ -1,4 +1,4 @@
-"""Commands write complete files or none, and keep the weights of their input; errors of streams are reported."""
+"""Commands write complete files or none, do not overwrite the weights of their input, and report errors of streams."""
 
 import os
 import subprocess
@@ -53,7 +53,7 @@ MODEL_COMMANDS = [
 
 
 @pytest.mark.parametrize("command", MODEL_COMMANDS, ids=lambda command: command[0])
-def test_a_model_does_not_overwrite_the_weights_of_its_input(model, capsys, command):
+def test_a_model_overwrites_the_weights_of_its_input_only_with_the_argument_overwrite(model, capsys, command):
     contents_before = {file: file.read_bytes() for file in model.parent.iterdir()}
     status, error_text = run(command, model, model.parent / "d", capsys)
     assert (status, {file: file.read_bytes() for file in model.parent.iterdir()}) == (2, contents_before)
@@ -64,7 +64,7 @@ def test_a_model_does_not_overwrite_the_weights_of_its_input(model, capsys, comm
         assert packed_model.graph.initializer[0].numpy()[-1] == 2999
 
 
-# Commands that remove or replace the tensor, or write other files.
+# Commands that remove or replace the tensor, or write files that are not models.
 OTHER_COMMANDS = [
     ("rm", "tensor:w"), ("set", "tensor:w=@{folder}/new.npy"), ("sql", "from nodes", "--csv"),
     ("sql", "from nodes", "--json"), ("extract", "--tensor", "w"),

@@ -1,4 +1,4 @@
-"""`onnxwire completion` prints a script for a shell."""
+"""`onnxwire completion` prints a script with which a shell completes commands, options and file names."""
 
 from __future__ import annotations
 

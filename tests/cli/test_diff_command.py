@@ -1,4 +1,5 @@
-"""`onnxwire diff` prints the differences of two models; its exit status reports whether there are any."""
+"""`onnxwire diff` prints the differences of two models; its exit status reports whether there are any. Also tests of
+`onnxwire.diff` and of the distances of tensors."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ def digits():
 
 @pytest.fixture
 def diff_lines(tmp_path, capsys):
-    """Return a function that runs `diff` on an old model, by default the digits, and a new one, and returns the
-    printed lines."""
+    """Return a function that runs `diff` on an old model, by default that of DIGITS, and a new one, and returns
+    the printed lines."""
 
     def compare(new, old=None, *options):
         paths = [str(DIGITS) if old is None else save(old, tmp_path / "a.onnx"), save(new, tmp_path / "b.onnx")]
@@ -143,7 +144,7 @@ def test_diff_reports_attributes_whose_messages_differ(old, new, shared):
     assert bool(list(onnxwire.diff(*models))) == (messages[0] != messages[1])
 
 
-def test_the_paths_of_added_elements_are_those_of_the_second_model():
+def test_added_elements_have_their_path_in_the_new_model_and_removed_ones_in_the_old():
     text = """
         graph {{ {0} node {{ name: "if" op_type: "If" attribute {{ name: "a" type: GRAPH g {{
             node {{ name: "n" op_type: "Abs" {1} }} {2} }} }} }} }}
@@ -295,7 +296,7 @@ def test_external_data_of_constants_is_compared(tmp_path, capsys):
     assert capsys.readouterr().out == "~ node c: attribute value t: 1 of 1 element differs, by up to 2\n"
 
 
-def test_a_damaged_tensor_equals_itself_or_is_an_error(diff_lines, tmp_path, digits, capsys):
+def test_a_damaged_tensor_equals_itself_and_other_comparisons_are_errors(diff_lines, tmp_path, digits, capsys):
     digits.graph.initializer[8].raw_data += b"x"
     assert diff_lines(digits, digits) == []
     assert main(["diff", str(DIGITS), str(tmp_path / "b.onnx")]) == 2

@@ -19,7 +19,7 @@ def test_inputs_and_outputs_are_listed(capsys):
 
 
 @pytest.mark.parametrize("words", [["--set", "batch=4"], ["--set", "input:image[0]=4"], ["--set", "image[-4]=4"]])
-def test_a_size_reaches_the_outputs(words, tmp_path, capsys):
+def test_a_new_size_of_an_input_is_propagated_to_the_outputs(words, tmp_path, capsys):
     out = tmp_path / "out.onnx"
     assert main(["dims", DIGITS, *words, "-v", "--output", str(out)]) == 0
     assert capsys.readouterr().err == "onnxwire: changed 12 dimensions\n"

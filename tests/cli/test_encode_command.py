@@ -28,7 +28,7 @@ def encode(*arguments, stdin=b"", stdout=subprocess.PIPE):
 
 
 def check_refusal(result, start):
-    """Assert that a command ended with status 2 and one line on stderr, which begins with `onnxwire:` and `start`."""
+    """Assert status 2, an empty stdout, and one line on stderr, which begins with `onnxwire: ` and `start`."""
     assert (result.returncode, result.stdout) == (2, b"")
     assert result.stderr.startswith(f"onnxwire: {start}".encode())
     assert result.stderr.count(b"\n") == 1
@@ -68,7 +68,7 @@ def test_a_retired_field_is_skipped_with_a_warning():
     )
 
 
-def test_any_message_is_encoded():
+def test_a_message_of_any_type_is_encoded():
     result = encode("--type", "TensorProto", stdin=b'dims: 2 data_type: 1 raw_data: "\\000\\377"')
     assert result.stdout == onnx.TensorProto(dims=[2], data_type=1, raw_data=b"\0\xff").SerializeToString()
     assert encode("--type", "NoProto").returncode == 2

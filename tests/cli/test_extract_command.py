@@ -29,7 +29,7 @@ def compute(model, **inputs):
 
 
 def refusal(capsys, *arguments):
-    """Return the one-line error of a command."""
+    """Run `extract` with arguments that it rejects; return its one-line error."""
     assert main(["extract", *map(str, arguments)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -39,7 +39,7 @@ def refusal(capsys, *arguments):
 
 @pytest.fixture
 def extract_part(tmp_path):
-    """Return a function that extracts a part of the digits or of another model, and returns it as an official model."""
+    """Return a function that extracts a part of DIGITS or of another model, and returns it as an official model."""
 
     def extract(*options, model=None):
         path = DIGITS
@@ -67,7 +67,7 @@ def test_head_and_tail_compute_the_same_values_as_the_whole(extract_part):
     assert len(head.graph.node) + len(tail.graph.node) == len(onnx.load(DIGITS).graph.node)
 
 
-def test_the_part_is_that_of_the_official_extractor(extract_part, tmp_path):
+def test_the_part_has_the_same_elements_as_that_of_the_official_extractor(extract_part, tmp_path):
     onnx.utils.extract_model(str(DIGITS), str(tmp_path / "official.onnx"), ["getitem"], ["max_pool2d"])
     official_part = onnx.load(tmp_path / "official.onnx")
     part = extract_part("--inputs", "getitem", "--outputs", "max_pool2d")
