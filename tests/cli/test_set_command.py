@@ -1,4 +1,4 @@
-"""`onnxwire set` changes the targets of paths, or the weights found in a safetensors file, and nothing else."""
+"""`onnxwire set` sets the targets of paths, or weights from a safetensors file, and changes nothing else."""
 
 from __future__ import annotations
 

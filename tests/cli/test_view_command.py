@@ -28,7 +28,7 @@ MODEL = onnx.load(DIGITS)
 
 
 class PageParser(HTMLParser):
-    """Collects the tags and attributes of a page, and the open tags; asserts that each end tag has an open tag."""
+    """Collects the tags, attributes and open tags of a page; asserts that each end tag closes the last open tag."""
 
     def __init__(self, text):
         super().__init__()
