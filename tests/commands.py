@@ -12,7 +12,10 @@ def output(capsys, *words: object, status: int = 0) -> str:
 
 
 def error_line(capsys, *words: object) -> str:
-    """Run a command; assert that its status is 2 and that it prints only one line, on stderr; return that line."""
+    """Run a command; assert that its status is 2 and that it prints only one line, on stderr; return that line.
+
+    The line must start with "onnxwire: ".
+    """
     status = main([*map(str, words)])
     out, err = capsys.readouterr()
     assert (status, out) == (2, "")

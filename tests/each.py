@@ -7,8 +7,10 @@ from typing import Any
 
 
 def each(names: str, cases: Iterable[Any], ids: Callable[[Any], str] | Iterable[str] | None = None) -> Callable:
-    """Return a decorator that calls a test for each case, as `pytest.mark.parametrize` does, and raises the first 20
-    failures as one ExceptionGroup.
+    """Return a decorator that makes a test run once for each case, as `pytest.mark.parametrize` does, but as one test.
+
+    The decorated test raises the first 20 exceptions as one ExceptionGroup. `pytest.fail`, `pytest.skip` and a
+    `pytest.raises` block without an exception end the test at once.
 
     With a thousand small cases, pytest takes longer to collect and report them as separate tests than to run them.
     All cases share the fixtures of the test. names: the parameters of a case, separated by commas. ids: the texts that

@@ -1,4 +1,4 @@
-"""`onnxwire git` sets up drivers that git calls. No two tests share a repository."""
+"""`onnxwire git` installs drivers in git, and is the program that the drivers run. No two tests share a repository."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not 
 
 @pytest.fixture
 def git(tmp_path, monkeypatch):
-    """Return a function that runs git in a new repository, which is the working directory and has the drivers."""
+    """Return a function that runs git in a new repository, which is the working directory and has the drivers.
+
+    The function asserts the exit status of git and returns its stdout and stderr in one string.
+    """
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -52,16 +55,16 @@ def git(tmp_path, monkeypatch):
 
 
 def commit(git, model, text="model", path="m.onnx"):
-    """Write a model to a path, and commit it. text: the message of the commit."""
+    """Write a model to a path, and commit all changes in the repository. text: the message of the commit."""
     Path(path).write_bytes(model.SerializeToString())
     git("add", ".")
     git("commit", "-qm", text)
 
 
 def make_two_branches(git, change_ours, change_theirs):
-    """Commit the digits on main and a changed version on each of the branches "theirs" and "ours".
+    """Commit the model DIGITS on main and a changed version on each of the branches "theirs" and "ours".
 
-    The changes are functions that modify a model. "ours" is checked out at the end.
+    change_ours, change_theirs: functions that modify a model. "ours" is checked out at the end.
     """
     base = onnx.load(DIGITS)
     commit(git, base)
@@ -72,7 +75,7 @@ def make_two_branches(git, change_ours, change_theirs):
         commit(git, model, name)
 
 
-def test_a_diff_is_text_with_a_digest_of_each_tensor(git):
+def test_a_diff_is_text_with_a_digest_of_each_changed_tensor(git):
     model = onnx.load(DIGITS)
     commit(git, model)
     model.graph.initializer[0].raw_data = bytes(len(model.graph.initializer[0].raw_data))
@@ -100,6 +103,9 @@ def test_textconv_prints_the_same_text_as_dump_with_digests(git, capsys):
     assert main(["git", "textconv", str(DIGITS)]) == 0
     assert capsys.readouterr().out == text
     assert "# FLOAT 16x1x3x3, 576 bytes, xxh3 " in text
+
+
+def test_digests_are_rejected_with_json(capsys):
     with pytest.raises(SystemExit):
         main(["dump", str(DIGITS), "--digests", "--json"])
     assert "--digests is for text" in capsys.readouterr().err
@@ -170,7 +176,7 @@ def test_the_model_of_a_git_lfs_pointer_is_read_from_the_local_store(git):
     "text",
     ["oid sha256:../../../../etc/passwd\nsize 5\n", "oid sha256:" + "A" * 64 + "\nsize 5\n", "oid sha256:\nsize -1\n"],
 )
-def test_an_invalid_pointer_is_a_damaged_model(git, text):
+def test_an_invalid_pointer_is_an_error_in_the_diff(git, text):
     Path("m.onnx").write_text("version https://git-lfs.github.com/spec/v1\n" + text)
     git("add", ".")
     assert "+onnxwire: " in git("diff", "--cached")
@@ -195,7 +201,7 @@ def test_a_damaged_model_is_one_line_in_a_diff_and_a_conflict_in_a_merge(git):
 
 
 @pytest.mark.parametrize("name", ["-o.onnx", "a b'$(touch x)\".onnx", "--help.onnx", "\u202e.onnx"])
-def test_no_name_of_a_file_is_an_option_or_a_command(git, name):
+def test_file_names_are_not_used_as_options_or_commands(git, name):
     model = onnx.load(DIGITS)
     commit(git, model, path=name)
     for branch, field in (("theirs", "producer_name"), ("ours", "producer_version")):
@@ -209,7 +215,7 @@ def test_no_name_of_a_file_is_an_option_or_a_command(git, name):
     assert sorted(os.listdir()) == sorted([".git", name])
 
 
-def test_difftool_opens_both_versions_on_the_page(git, monkeypatch):
+def test_difftool_passes_both_versions_to_view(git, monkeypatch):
     view_options = []
     monkeypatch.setattr("onnxwire.cli.cmd_view.run", lambda options: view_options.append(options) or 0)
     data = DIGITS.read_bytes()
@@ -273,7 +279,7 @@ def test_installs_and_uninstalls_at_the_same_time_all_succeed(git):
     assert [(process.communicate()[1], process.returncode) for process in processes] == [("", 0)] * 4
 
 
-def test_a_locked_file_of_settings_is_an_error(git, monkeypatch, capsys):
+def test_a_locked_configuration_file_of_git_is_an_error(git, monkeypatch, capsys):
     monkeypatch.setattr("onnxwire.cli.git_repository._MAX_LOCK_SECONDS", 0)
     Path(".git/config.lock").touch()
     assert main(["git", "uninstall"]) == 2
@@ -321,7 +327,7 @@ def test_a_conflict_of_two_merge_bases_is_not_resolved_silently(git):
     git("merge", "a", status=1)
 
 
-# Nothing, a length without its last byte, and a tag without a value.
+# An empty file, a length without its last byte, and a tag without a value.
 @pytest.mark.parametrize("damage", [b"", b"\x0a\xff\xff", b"x"])
 def test_an_unreadable_version_is_named_and_ours_is_not_changed(tmp_path, damage, capsys):
     paths = [tmp_path / name for name in ("base", "ours", "theirs")]
@@ -353,7 +359,7 @@ def test_outside_a_repository_install_is_rejected(git, tmp_path, monkeypatch, ca
     assert "not in a git repository; change into one, or use --global" in capsys.readouterr().err
 
 
-def test_the_drivers_import_no_module_of_the_repository(git):
+def test_textconv_imports_no_module_from_the_repository(git):
     Path("onnxwire.py").write_text("open('imported', 'w')")
     Path("xxhash.py").write_text("open('imported', 'w')")
     assert main(["git", "install"]) == 0

@@ -1,4 +1,4 @@
-"""`onnxwire ls` lists tensors, nodes and values, and sums sizes by prefix."""
+"""`onnxwire ls` lists, filters and sorts tensors, nodes and values, and sums sizes by prefixes of names."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MODEL = onnx.load(DIGITS)
 
 
 def run(capsys, *arguments: object) -> tuple[int, str, str]:
-    """Run the command; return its exit status, stdout and stderr."""
+    """Run `onnxwire ls`; return its exit status, stdout and stderr."""
     status = main(["ls", *map(str, arguments)])
     out, err = capsys.readouterr()
     return status, out, err
 
 
 def rows(capsys, *arguments: object) -> list[dict]:
-    """Return the rows that the command prints as JSON."""
+    """Return the rows that `onnxwire ls` prints as JSON."""
     status, out, err = run(capsys, *arguments, "--json")
     assert (status, err) == (0, "")
     return json.loads(out)
@@ -50,7 +50,7 @@ def big_path(tmp_path_factory) -> Path:
     return path
 
 
-def test_tensors_are_listed_as_the_official_runtime_has_them(capsys) -> None:
+def test_listed_tensors_equal_those_of_the_official_runtime(capsys) -> None:
     for row, tensor in zip(rows(capsys, DIGITS), MODEL.graph.initializer, strict=True):
         assert (row["name"], row["shape"]) == (tensor.name, list(tensor.dims))
         assert row["type"] == onnx.TensorProto.DataType.Name(tensor.data_type)
@@ -158,7 +158,7 @@ def test_nodes_have_operators_inputs_and_outputs(capsys) -> None:
     assert "image -> val_0" in run(capsys, DIGITS, "--nodes", "Shape_0")[1]
 
 
-def test_inputs_outputs_and_values_have_types(capsys) -> None:
+def test_inputs_and_outputs_have_types_and_all_values_are_listed(capsys) -> None:
     assert run(capsys, DIGITS, "--inputs")[1] == "image  float[batch, 1, 8, 8]  graph.input[0]\n"
     assert run(capsys, DIGITS, "--outputs")[1] == "logits  float[batch, 10]  graph.output[0]\n"
     assert len(rows(capsys, DIGITS, "--values")) == 2 + len(MODEL.graph.value_info)
@@ -175,7 +175,7 @@ def test_the_tree_sums_sizes_by_prefix(capsys) -> None:
         assert branch["bytes"] == sum(leaf["bytes"] for child in branch["children"] for leaf in child["children"])
 
 
-def test_a_prefix_with_one_child_is_merged_with_it() -> None:
+def test_a_prefix_with_one_child_is_merged_with_the_child() -> None:
     tree = name_tree([{"name": name, "path": "", "bytes": 1} for name in ("/a.b/c", "/a.b/d", "e::f", "e::f::g")])
     assert [child.name for child in tree.children.values()] == ["/a.b", "e::f"]
     assert [child.name for child in tree.children["/a"].children.values()] == ["/c", "/d"]
@@ -198,7 +198,7 @@ def test_control_characters_in_names_are_escaped(tmp_path, capsys) -> None:
         assert "\x1b" not in out and "\\x1b[31mw\\n" in out
 
 
-def test_colors_are_used_only_on_request(capsys) -> None:
+def test_without_a_terminal_colors_are_used_only_on_request(capsys) -> None:
     assert "\x1b" in run(capsys, DIGITS, "--color", "always")[1]
     assert "\x1b" not in run(capsys, DIGITS)[1]
 
@@ -218,13 +218,13 @@ def test_help_begins_with_a_description_and_ends_with_examples(capsys) -> None:
     assert out.index("examples:") > out.index("options:")
 
 
-def test_tensors_and_inputs_of_other_messages_are_listed(tmp_path, capsys) -> None:
+def test_tensors_and_inputs_in_the_file_of_a_graph_are_listed(tmp_path, capsys) -> None:
     (tmp_path / "g.pb").write_bytes(MODEL.graph.SerializeToString())
     assert names(capsys, tmp_path / "g.pb", "--type", "GraphProto") == [t.name for t in MODEL.graph.initializer]
     assert names(capsys, tmp_path / "g.pb", "--type", "GraphProto", "--inputs") == ["image"]
 
 
-def test_a_closed_pipe_ends_quietly() -> None:
+def test_a_closed_pipe_ends_the_command_without_an_error() -> None:
     command = [sys.executable, "-P", "-m", "onnxwire", "ls", str(DIGITS), "--nodes"]
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -262,7 +262,7 @@ def test_nodes_listed_from_columns_equal_those_of_a_search() -> None:
         assert listed_nodes == nodes_of_search
 
 
-def test_names_that_are_not_utf8_are_listed_as_in_messages(tmp_path, capsys) -> None:
+def test_bytes_of_names_that_are_not_utf8_are_listed_as_surrogates(tmp_path, capsys) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(b"\x3a\x05\x0a\x03\x1a\x01\xff")  # a graph with a node whose name is the byte 0xff
     status, out, err = run(capsys, path, "--nodes")

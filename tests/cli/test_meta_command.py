@@ -16,7 +16,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @pytest.fixture
 def path(tmp_path):
-    """Return the path of a model with two entries."""
+    """Return the path of a model with two metadata entries."""
     model = onnx.load(DIGITS)
     onnx.helper.set_model_props(model, {"author": "me", "note": "two\nlines"})
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
@@ -24,7 +24,7 @@ def path(tmp_path):
 
 
 def entries(path):
-    """Return the entries of a model as a dict."""
+    """Return the metadata entries of a model file as a dict."""
     return {entry.key: entry.value for entry in onnx.load(path).metadata_props}
 
 

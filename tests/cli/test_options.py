@@ -1,4 +1,4 @@
-"""Every option of every command is documented, and used by a test."""
+"""Every option of every command is documented and used by a test, and --no-progress draws no progress bar."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DIGITS = str(ROOT / "examples" / "digits_cnn.onnx")
 
 
 def options_by_command() -> dict[str, list[tuple[str, ...]]]:
-    """Return the options of each command; an option is a tuple of its spellings."""
+    """Return the options of each command, without --help; an option is a tuple of its spellings."""
     (commands,) = (action for action in make_parser(SUMMARIES)._actions if action.dest == "command")
     return {
         name: [
@@ -42,8 +42,8 @@ def documentation_of(command: str) -> str:
     sections about the command link to."""
     texts = []
     for section in (DOCS / "command-line.md").read_text(encoding="utf-8").split("\n## "):
-        names, is_of_commands, _ = section.partition("\n")[0].partition(":")
-        if not is_of_commands:
+        names, colon, _ = section.partition("\n")[0].partition(":")
+        if not colon:  # the section is about all commands
             texts.append(section)
         elif command in names.split(", "):
             texts.append(section)
@@ -70,7 +70,7 @@ def test_every_option_is_documented(command: str) -> None:
         ", ".join(option) for option in OPTIONS[command] if not is_in(option, documentation_of(command))
     ]
     assert undocumented_options == [], (
-        f"docs/command-line.md and the page of `onnxwire {command}` do not mention these options"
+        f"docs/command-line.md and the pages that its section on `{command}` links to do not mention these options"
     )
 
 
@@ -80,7 +80,8 @@ def test_every_option_is_used_by_a_test(command: str) -> None:
     assert unused_options == [], f"no file of tests/ that names the command {command} uses these options"
 
 
-# Arguments with which each command draws a progress bar; OUT is replaced by a path at which nothing exists.
+# For each command that has --no-progress, arguments with which it draws a progress bar; OUT is replaced by a path at
+# which nothing exists.
 DRAWING_ARGUMENTS = {
     "show": ["tensor:classifier.3.weight"],
     "stats": [],

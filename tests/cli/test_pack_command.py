@@ -50,13 +50,13 @@ def check_model(path):
 
 
 def external_tensors(path):
-    """Return the tensors with external data of a model, by name."""
+    """Return the TensorInfo of each tensor with external data, by the name of the tensor."""
     return {info.name: info for info in onnxwire.tensors(path) if info.location is not None}
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Return a folder that contains the model."""
+    """Return a folder that contains the model as m.onnx."""
     (tmp_path / "m.onnx").write_bytes(DIGITS.read_bytes())
     return tmp_path
 
@@ -70,7 +70,7 @@ def test_unpack_moves_large_weights_to_the_new_models_folder(folder):
     assert {info.location for info in external_tensors(folder / "out.onnx").values()} == {"out.data"}
 
 
-def test_pack_restores_the_bytes_before_unpack(folder):
+def test_pack_after_unpack_restores_the_original_bytes(folder):
     run_silently("unpack", "m.onnx", "-o", "out.onnx", cwd=folder)
     run_silently("pack", "out.onnx", "-o", "back.onnx", cwd=folder)
     assert (folder / "back.onnx").read_bytes() == DIGITS.read_bytes()
@@ -94,7 +94,7 @@ def test_pack_reads_external_data_of_the_official_package(folder):
     assert not external_tensors(folder / "packed.onnx")
 
 
-def test_the_data_is_written_to_the_given_files(folder):
+def test_data_is_written_to_one_file_a_file_per_tensor_or_shards(folder):
     run_silently("unpack", "m.onnx", "-o", "one.onnx", "--data", "weights/one.bin", cwd=folder)
     run_silently("unpack", "m.onnx", "-o", "each.onnx", "--data", "each/{name}.bin", cwd=folder)
     run_silently("unpack", "m.onnx", "-o", "shards.onnx", "--shard-size", "100K", cwd=folder)
@@ -158,7 +158,7 @@ def test_verbose_lists_the_written_files(folder):
     ]
 
 
-def test_other_files_are_kept_without_overwrite(folder):
+def test_an_existing_file_is_replaced_only_with_overwrite(folder):
     (folder / "out.data").write_text("mine")
     reason = (
         "the existing file contains other data than the old model's; pass --overwrite to replace it, or choose another "
@@ -261,7 +261,7 @@ def test_help_shows_examples(command, capsys):
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize("command", ["unpack", "pack"])
 @pytest.mark.parametrize(("option", "is_drawn"), [([], True), (["--no-progress"], False)])
-def test_a_progress_bar_is_drawn_on_a_terminal(folder, command, option, is_drawn):
+def test_a_progress_bar_is_drawn_on_a_terminal_unless_disabled(folder, command, option, is_drawn):
     words = [command, "m.onnx", "-o", "out.onnx", *option]
     status, output = run_on_terminal(*words, stream="stderr", cwd=folder)
     assert status == 0

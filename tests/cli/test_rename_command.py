@@ -1,4 +1,4 @@
-"""`onnxwire rename` renames values and nodes wherever they are used."""
+"""`onnxwire rename` renames nodes, and values wherever they are used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @pytest.fixture
 def rename_in_model(tmp_path):
-    """Return a function that renames in a model, and returns the result as an official model."""
+    """Return a function that renames values or nodes of a model, and returns the result as an official model.
+
+    The function asserts that the official checker accepts the result.
+    """
 
     def rename(model, *arguments):
         (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
@@ -34,7 +37,7 @@ def rename_in_model(tmp_path):
 
 @pytest.fixture
 def refusal(tmp_path, capsys):
-    """Return a function that returns the one-line error of a renaming."""
+    """Return a function that asserts that a renaming fails, and returns its one-line error."""
 
     def rename(model, *arguments):
         (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
@@ -92,7 +95,7 @@ def test_a_value_that_shadows_another_keeps_its_name():
     assert model.graph.node[0].attribute[0].g.node[0].input[0] == "v"
 
 
-def test_training_bindings_are_renamed():
+def test_values_in_training_info_are_renamed():
     model = onnxwire.ModelProto.FromString(nested_model().SerializeToString())
     training = model.training_info.add()
     training.algorithm.node.add(op_type="Sub", input=["w", "g"], output=["w_new"])
@@ -107,7 +110,7 @@ def test_training_bindings_are_renamed():
     assert [(e.key, e.value) for e in training.initialization_binding] == [("weight", "begin")]
 
 
-def test_sharding_annotations_are_renamed():
+def test_values_in_sharding_specs_are_renamed():
     model = onnxwire.ModelProto()
     model.graph.input.add(name="v")
     node = model.graph.node.add(input=["v"], output=["u"])

@@ -1,4 +1,7 @@
-"""`onnxwire rm` removes the targets of paths, and lists values that are used but no longer defined."""
+"""`onnxwire rm` removes the targets of paths, and lists values that are used but no longer defined.
+
+With --bypass, it connects the consumers of the removed nodes to the first inputs of these nodes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def remove_paths(tmp_path):
 
 
 def apply_edit(edit, model=None):
-    """Return the model of DIGITS, or another model, after an edit by the official runtime."""
+    """Call `edit` with an official model, by default that of DIGITS; return the model."""
     model = model or onnx.load(DIGITS)
     edit(model)
     return model
@@ -75,7 +78,7 @@ def test_removing_a_used_value_causes_a_warning(remove_paths, capsys):
     assert capsys.readouterr().err == "onnxwire: warning: removed, but still used: w\n"
 
 
-def test_unused_values_are_removed_without_a_warning(remove_paths, capsys):
+def test_a_node_without_consumers_is_removed_without_a_warning(remove_paths, capsys):
     assert remove_paths("node:unused", model=nested_model()) == apply_edit(
         lambda m: delete_elements(m.graph.node, 3), nested_model()
     )
@@ -109,7 +112,7 @@ def test_an_impossible_removal_is_reported_in_one_line(tmp_path, capsys, path, t
     assert not out.exists()
 
 
-def test_bypassed_nodes_connect_their_consumers(tmp_path):
+def test_consumers_of_a_bypassed_node_read_the_input_of_the_node(tmp_path):
     out = tmp_path / "out.onnx"
     assert main(["rm", str(DIGITS), "--bypass", "node:node_relu", "graph.node[7]", "-o", str(out)]) == 0
     model, bypassed_model = onnx.load(DIGITS), onnx.load(out)

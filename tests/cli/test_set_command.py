@@ -1,4 +1,4 @@
-"""`onnxwire set` changes the targets of paths, and nothing else."""
+"""`onnxwire set` sets the targets of paths, or weights from a safetensors file, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits_cnn.onnx"
 
 @pytest.fixture
 def set_fields(tmp_path):
-    """Return a function that sets fields of the digits, and returns the result as an official model."""
+    """Return a function that sets fields of the digits model, and returns the result as an official model."""
 
     def change(*assignments):
         assert main(["set", str(DIGITS), *assignments, "-o", str(tmp_path / "out.onnx")]) == 0
@@ -33,7 +33,7 @@ def set_fields(tmp_path):
 
 
 def expected_model(edit):
-    """Return the digits model, edited by the official runtime."""
+    """Call `edit` with the digits model as an official model; return the model."""
     model = onnx.load(DIGITS)
     edit(model)
     return model
@@ -98,7 +98,7 @@ def test_metadata_are_set_by_key(set_fields):
     assert set_fields(f'graph.metadata_props["{key}"]=x').graph.metadata_props[1].value == "x"
 
 
-def test_metadata_may_be_json(set_fields):
+def test_a_metadata_value_may_be_json(set_fields):
     key = "pkg.torch.export.ExportedProgram.range_constraints"
     assert set_fields(f'graph.metadata_props["{key}"]={{"a": 1}}').graph.metadata_props[1].value == '{"a": 1}'
 
@@ -138,7 +138,7 @@ def test_elements_of_a_tensor_are_set(set_fields):
         (np.array([1, 2], np.uint64), "18446744073709551615", 18446744073709551615),
     ],
 )
-def test_elements_of_any_type_are_set(array, text, value):
+def test_elements_of_many_types_are_set(array, text, value):
     model = onnxwire.ModelProto()
     model.graph.initializer.append(onnxwire.from_array(array, "t"))
     assign(model, f"tensor:t[0]={text}")
@@ -221,7 +221,7 @@ def test_an_output_option_is_required(capsys):
     assert "-o/--output -i/--in-place is required" in capsys.readouterr().err
 
 
-def test_a_model_of_gigabytes_takes_little_memory(tmp_path):
+def test_editing_a_model_of_gigabytes_takes_little_memory(tmp_path):
     path, size = str(tmp_path / "big.onnx"), 1 << 32
     write_sparse_model(path, size)
     script = (

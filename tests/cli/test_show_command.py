@@ -30,7 +30,7 @@ def error_line(capsys, *arguments: object) -> str:
 
 
 def fields(text: str) -> dict[str, str]:
-    """Parse lines of a key and a text into a dict."""
+    """Parse the lines that have a key and a text into a dict."""
     return dict(line.split(None, 1) for line in text.splitlines() if len(line.split(None, 1)) == 2)
 
 
@@ -218,7 +218,7 @@ def test_the_type_option_reads_a_file_of_another_message(tmp_path, capsys) -> No
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs sparse files")
-def test_only_the_selected_slice_of_a_huge_tensor_is_read(tmp_path, capsys) -> None:
+def test_a_slice_of_a_huge_tensor_is_shown_but_1_gib_as_json_is_rejected(tmp_path, capsys) -> None:
     data = tmp_path / "m.data"
     with open(data, "wb") as file:
         file.truncate(8 << 30)

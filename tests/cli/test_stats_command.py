@@ -38,7 +38,7 @@ def error_line(capsys, *arguments: object) -> str:
 
 @pytest.fixture
 def odd_model_path(tmp_path) -> Path:
-    """Return the path of a model with a NaN, a name that controls terminals, strings, and a tensor without a name."""
+    """Return the path of a model that has tensors with NaN, -Inf, strings, no elements, a hostile name, or no name."""
     arrays = {
         "bad": np.array([1, np.nan, -np.inf, 0], np.float32),
         "\x1b[31m<b>": np.arange(5, dtype=np.int64) - 1,
@@ -161,7 +161,7 @@ def test_without_pyarrow_and_matplotlib_an_error_names_the_package(capsys, monke
 
 
 class Page(HTMLParser):
-    """Collects the tags of a page, and the names of the attributes that cause network requests."""
+    """Collects the tags of a page, and the names of the attributes that can contain addresses."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ def test_the_page_is_one_file_without_outside_requests(odd_model_path, tmp_path,
     assert not page.link_attributes and "://" not in text and "url(" not in text and "import" not in text
     assert "default-src 'none'" in text  # the page's own policy
     assert page.tags.count("tr") == 1 + 5
-    # The page has no histogram of a tensor without finite elements, or whose elements are equal.
+    # The page has no histogram of tensors of strings, tensors without finite elements, and tensors of equal elements.
     assert page.tags.count("svg") == 2
     assert "<b>" not in text and "&lt;b&gt;" in text
 
@@ -233,8 +233,8 @@ def test_weights_in_other_files_are_measured(tmp_path, capsys) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_memory_does_not_grow_with_the_model(tmp_path) -> None:
-    # A sparse file with a tensor of 200 MiB: dims, data_type, name, and the head of raw_data.
+def test_a_tensor_of_200_mib_is_measured_in_less_memory(tmp_path) -> None:
+    # A sparse file with a tensor of 200 MiB: dims, data_type, name, and the tag and length of raw_data.
     size = 200 << 20
     head = (
         len_record(1, varint(size))
@@ -244,7 +244,7 @@ def test_memory_does_not_grow_with_the_model(tmp_path) -> None:
         + varint(size)
     )
     path = tmp_path / "big.onnx"
-    # The heads of an initializer and of the graph, after ir_version = 10.
+    # The tags and lengths of an initializer and of the graph, after ir_version = 10.
     start = tag(5, LEN) + varint(len(head) + size) + head
     path.write_bytes(varint_record(1, 10) + tag(7, LEN) + varint(len(start) + size) + start)
     os.truncate(path, path.stat().st_size + size)

@@ -1,4 +1,7 @@
-"""Text of a file can't control the terminal, but `meta` prints a value unchanged into a pipe. Reports fit the width."""
+"""Text from models and names of files can't control the terminal.
+
+`meta` prints a value unchanged into a pipe. The output of `ls`, `stats` and `info` fits the width of the terminal.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def folder(tmp_path):
 
 
 def assert_clean(output):
-    """Assert that the output contains only text and the command's own colors; return it as text."""
+    """Assert that the output has only printable characters, line breaks, tabs and colors; return it as text."""
     text = output.decode().replace("\r\n", "\n")
     assert "\x1b[8m" not in text
     assert "\x1b[2J" not in text
@@ -78,7 +81,7 @@ def test_line_ends_and_tabs_of_a_value_are_kept(folder):
 
 
 @pytest.mark.parametrize("command", ["info", "check", "view -o", "meta", "nothing"])
-def test_file_names_are_escaped_in_errors(command, folder):
+def test_file_names_and_options_are_escaped_in_errors(command, folder):
     name, *options = command.split()
     for path in (f"{HOSTILE_TEXT}.onnx", f"no{HOSTILE_TEXT}.onnx"):
         if not path.startswith("no"):
@@ -137,7 +140,7 @@ def test_the_summary_fits_the_terminal(tmp_path):
     assert "y/long  FLOAT [1]" in text
 
 
-def test_statistics_on_a_narrow_terminal_keep_names_and_omit_counts_of_zero(tmp_path):
+def test_statistics_on_a_narrow_terminal_keep_names_and_omit_columns_of_zeros(tmp_path):
     model = onnxwire.ModelProto(ir_version=8)
     for value in (b"\0\0\x80\x7f", b"\0\0\x80\x3f"):  # infinity and 1
         model.graph.initializer.add(name="a.long.name.of.a.weight", data_type=1, dims=[2], raw_data=value * 2)

@@ -28,7 +28,7 @@ MODEL = onnx.load(DIGITS)
 
 
 class PageParser(HTMLParser):
-    """Collects the tags and attributes of a page, and the tags that are still open."""
+    """Collects the tags, attributes and open tags of a page; asserts that each end tag closes the last open tag."""
 
     def __init__(self, text):
         super().__init__()
@@ -47,7 +47,7 @@ class PageParser(HTMLParser):
 
 
 def report_of(path, capsys):
-    """Return the report that the command prints."""
+    """Return the report of a model that `onnxwire view` prints."""
     assert main(["view", str(path), "-o", "-"]) == 0
     return capsys.readouterr().out
 
@@ -118,7 +118,7 @@ def test_the_browser_gets_no_token_in_its_arguments(tmp_path, monkeypatch):
         redirect_path = Path(unquote(urlsplit(opened_address).path))
         assert redirect_path.stat().st_mode & 0o777 == 0o600
         assert f'content="0; url={address}"' in redirect_path.read_text()
-        # The first use of the token removes the file, so that a kill leaves nothing.
+        # The first use of the token removes the file, so that a killed process leaves no file.
         base, _, token = address.partition("/#token=")
         request = urllib.request.Request(f"{base}/api/session", headers={"X-Onnxwire-Key": token})
         with urllib.request.urlopen(request, timeout=100) as response:
@@ -140,7 +140,7 @@ def test_a_redirect_page_that_no_browser_opened_is_removed_at_the_end(tmp_path, 
 
 
 @needs_signals
-def test_a_message_of_any_type_is_shown(tmp_path):
+def test_a_message_of_a_type_from_a_schema_is_shown(tmp_path):
     (tmp_path / "point.md").write_text(
         "# g.proto\n\npackage: a.b\nsyntax: proto2\n\n## message Point\n\nA point.\n\n"
         "| number | name | type | label | oneof | packed | since | until | doc |\n|-|-|-|-|-|-|-|-|-|\n"
@@ -159,7 +159,7 @@ def test_a_message_of_any_type_is_shown(tmp_path):
 
 
 def get(address, key):
-    """Return the body of the answer to a GET request with a key, or with the token in its place."""
+    """Return the body of the answer to a GET request. key: the session's key, or the token of the address."""
     return urllib.request.urlopen(urllib.request.Request(address, headers={"X-Onnxwire-Key": key}), timeout=100).read()
 
 
@@ -263,7 +263,7 @@ def test_an_empty_model_has_a_report(tmp_path, capsys):
         "graph { node { attribute { type: FLOAT sparse_tensor { indices { data_type: 7 dims: 2 } } } } }",
     ],
 )
-def test_a_report_of_a_damaged_model_is_drawn(text, tmp_path, capsys):
+def test_a_report_of_an_invalid_model_is_drawn(text, tmp_path, capsys):
     path = tmp_path / "m.onnx"
     path.write_bytes(onnxwire.from_text(text).SerializeToString())
     assert PageParser(report_of(path, capsys)).open_tags == []

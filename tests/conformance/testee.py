@@ -2,6 +2,8 @@
 
     python tests/conformance/testee.py FOLDER
 
+FOLDER must also have the tables of conformance.proto.
+
 Requests on stdin and answers on stdout are messages, each after its length in four bytes, little-endian.
 Source: conformance.proto of protobuf.
 """

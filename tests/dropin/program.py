@@ -105,7 +105,7 @@ def make_model():
 
 
 def main(folder):
-    """Run the whole program."""
+    """Run the program with a folder as the working directory."""
     os.chdir(folder)
     model = make_model()
     show("made", model)
@@ -178,7 +178,7 @@ def main(folder):
     show("class", [type(model).__module__, type(model).__qualname__, type(model.graph.initializer[0]).__module__])
     show("arrays", [hasattr(model.graph.initializer[0], name) for name in ("shape", "dtype", "nbytes", "__array__")])
     show("as an array", np.asarray(model.graph.initializer[:2]).dtype)
-    # The encodings of the first three calls end inside a varint: in a node, in the graph, and in the model.
+    # The encodings that the first three calls parse end inside a varint: in a node, in the graph, and in the model.
     show("failures", [
         class_of_failure(onnx.ModelProto.FromString, b"\x3a\x04\x0a\x02\xff\xff"),
         class_of_failure(model.ParseFromString, b"\x3a\x02\xff\xff"),

@@ -23,7 +23,7 @@ INSTALL_SWITCH = "import onnxwire.dropin; onnxwire.dropin.install()\n"
 def run_python(*arguments, status=0, **environment):
     """Run Python, and assert its exit status. Return its stdout, or its stderr if the expected status is not 0.
 
-    environment: additional environment variables.
+    environment: additional environment variables. If PYTHONPATH is not set, it is the folder with the tested onnxwire.
     """
     environment = {"PYTHONPATH": str(ROOT)} | os.environ | environment
     command = [sys.executable, *map(str, arguments)]

@@ -1,6 +1,8 @@
-"""With the switch of `onnxwire.dropin`, changes to the files of loaded models have no effect or cause errors.
+"""With the switch of `onnxwire.dropin`, programs change the files of models that they have loaded.
 
-Also tests the use of memory and of file descriptors.
+The switch makes `import onnx` use the classes of onnxwire. A change of the file has no effect on the loaded model, or
+later reads of the file raise an error. Also tests the size limit above which files are mapped, and the use of memory
+and of file descriptors.
 """
 
 import os
@@ -255,7 +257,7 @@ def test_a_save_is_visible_through_a_file_that_is_open(tmp_path):
     assert run_python("-c", code, tmp_path) == "p\n"
 
 
-def test_arrays_of_large_models_share_their_bytes(large_path):
+def test_arrays_of_large_models_are_not_copied(large_path):
     code = INSTALL_SWITCH + (
         "import onnx, sys\nfrom onnx import numpy_helper\n"
         "arrays = [numpy_helper.to_array(onnx.load(sys.argv[1]).graph.initializer[0]) for _ in range(30)]\n"

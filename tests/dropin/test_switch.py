@@ -194,7 +194,7 @@ def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tm
     assert run_python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "True True\n"
 
 
-# With the flags -I and -E, Python ignores the variables of its environment; with -s it reads them.
+# With the flags -I and -E, Python ignores the variables PYTHON*, and the switch ignores ONNXWIRE_DROPIN.
 @pytest.mark.parametrize(("flag", "expected_output"), [("-I", "False"), ("-E", "False"), ("-s", "True")])
 def test_the_variable_has_no_effect_with_flags_that_ignore_variables(flag, expected_output, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
@@ -229,7 +229,7 @@ def test_other_threads_may_import_modules_during_the_installation(tmp_path):
     assert run_python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "[] True\n"
 
 
-def test_child_processes_inherit_the_variable():
+def test_the_variable_is_set_for_child_processes():
     code = "import os; print(os.environ['ONNXWIRE_DROPIN'])"
     assert run_python("-m", "onnxwire.dropin", "-c", code) == "1\n"
 

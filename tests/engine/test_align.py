@@ -59,7 +59,10 @@ def align(data, alignment=64, threshold=1, cls=onnxwire.ModelProto, targets=TENS
 
 
 def payload_spans(message, cls=onnxwire.TensorProto, name="raw_data"):
-    """Yield the (start, end) of the values of a field of a class, in a message and all messages in it."""
+    """Yield the (start, end) of the field `name` of each message of class `cls` in which the field is set.
+
+    These messages are `message` itself and all messages in it.
+    """
     if isinstance(message, cls) and message.HasField(name):
         yield message._payload(name).span
     for field in message.DESCRIPTOR.fields:
@@ -104,7 +107,7 @@ def model_with_tensor(data, number=5):
     return wire.len_record(7, wire.len_record(number, data))
 
 
-# --- examples of hypothesis
+# --- strategies of hypothesis
 
 
 @st.composite
@@ -317,7 +320,7 @@ def test_damaged_bytes_raise_decode_error_or_keep_their_damage(name, data):
 @given(st.binary(max_size=30))
 @example(b"\x3a\xff\xff\xff\xff\x7f")  # field 7 with a length of 2^35 - 1
 @example(b"\x4a" + b"\xff" * 9 + b"\x01")  # field 9 with a length of 2^64 - 1
-def test_bytes_of_any_kind_raise_decode_error_or_are_encoded(data):
+def test_bytes_of_any_kind_raise_decode_error_or_are_aligned(data):
     for our_class, _ in MESSAGES.values():
         try:
             align(data, cls=our_class)
@@ -326,7 +329,7 @@ def test_bytes_of_any_kind_raise_decode_error_or_are_encoded(data):
 
 
 @given(models(), st.data())
-def test_a_truncated_model_raises_decode_error_or_is_encoded(model, data):
+def test_a_truncated_model_raises_decode_error_or_is_aligned(model, data):
     encoded = model.SerializeToString()
     truncated = encoded[: data.draw(st.integers(0, len(encoded)))]
     if wire.accepts(onnxwire.ModelProto, truncated):
@@ -373,7 +376,10 @@ def write_aligned(path, target_path, alignment, threshold):
 
 
 def check_large_file(path, target_path, alignment, threshold):
-    """Align the model of a file into another file and check the result, without reading the payloads."""
+    """Align the model of a file into another file and check the result, without reading the payloads.
+
+    Returns the (start, end) of each payload in the other file.
+    """
     pieces = write_aligned(path, target_path, alignment, threshold)
     assert sum(len(part) for part in pieces if isinstance(part, bytes)) < 64 << 20  # 64 MiB of new or copied bytes
     onnxwire.verify(target_path)
@@ -414,7 +420,7 @@ def write_sparse(path, n_bytes):
 
 @needs_linux
 def test_lengths_around_32_gib_have_five_or_six_bytes_as_readers_require(tmp_path):
-    # A length of 32 GiB or more needs six bytes; readers reject the sixth byte of a smaller length.
+    # A length of 32 GiB or more needs six bytes; readers reject a smaller length that is encoded in six bytes.
     path, target_path = tmp_path / "big.onnx", tmp_path / "aligned.onnx"
     size_differences = set()
     for missing_bytes in range(200):
@@ -441,7 +447,7 @@ def test_an_alignment_outside_of_1_byte_to_1_gib_raises_an_error(alignment):
         (onnxwire.TensorProto, "no_such_field", PADDING_FIELD),
         (onnxwire.TensorProto, "name", PADDING_FIELD),  # a str
         (onnxwire.TensorProto, "string_data", PADDING_FIELD),  # repeated
-        (onnxwire.TensorProto, "raw_data", 16),  # another field
+        (onnxwire.TensorProto, "raw_data", 16),  # the number of another field
         (onnxwire.TensorProto, "raw_data", 0),
         (onnxwire.TensorProto, "raw_data", 1 << 29),
         (onnxwire.TensorProto, "raw_data", 19_500),  # reserved by protobuf

@@ -112,7 +112,10 @@ def exported_pieces(api, message, flags=0):
 
 
 def joined_content(api, message, flags=0):
-    """Return the encoding of a message, joined from its pieces; assert that reads of ranges return the same."""
+    """Return the encoding of a message, joined from its pieces.
+
+    Asserts that each piece starts at the end of the piece before it, and that reads of ranges return the same bytes.
+    """
     with exported_pieces(api, message, flags) as (handle, size, rows):
         assert [offset for offset, *_ in rows] == [sum(n for _, n, *_ in rows[:i]) for i in range(len(rows))]
         joined = b"".join(bytes(owner) for *_, owner in rows)
@@ -320,7 +323,7 @@ def test_pieces_keep_their_bytes_when_their_file_is_saved_in_place(api, tmp_path
 
 
 @pytest.mark.parametrize("change", ["truncate", "write"])
-def test_a_file_that_another_program_changes_is_detected(change, api, tmp_path):
+def test_a_change_of_the_mapped_file_is_detected(change, api, tmp_path):
     path = save_model(tmp_path)
     model = ow.load(path)
     with exported_pieces(api, model) as (handle, size, _):
@@ -456,7 +459,7 @@ def test_long_values_on_a_server_are_fetched_by_default(api):
     assert joined_content(api, model) == expected.SerializeToString()
 
 
-def test_only_the_ranges_of_lazy_pieces_that_are_read_are_fetched(api):
+def test_a_short_read_of_a_lazy_piece_fetches_at_most_8_kib(api):
     data = long_model().SerializeToString()
     model = remote_model(data)
     assert model.graph.name == "g"

@@ -17,7 +17,10 @@ NODE_COUNT = 3_000  # more than OW_MAX_FULL_OVERLAYS of engine/thresholds.h
 
 
 def model_of_nodes(api, count=NODE_COUNT):
-    """Return a parsed model of many nodes; each has an attribute with a tensor. api: a namespace of classes."""
+    """Return a parsed model of many nodes; each has an attribute with a tensor.
+
+    api: a namespace of the message classes of onnxwire, or of the official ones.
+    """
     model = api.ModelProto(ir_version=8)
     for i in range(count):
         node = model.graph.node.add(op_type="a", input=["x", str(i)], name=f"n{i}")
