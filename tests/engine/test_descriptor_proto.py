@@ -1,4 +1,7 @@
-"""`DESCRIPTOR.CopyToProto` writes the same descriptors as the official runtime, apart from the order of their parts."""
+"""`DESCRIPTOR.CopyToProto` writes messages and enums as the official runtime does, apart from the order of their parts.
+
+For a file, only the name, the package, and the names of its messages and enums are compared.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,7 @@ def official_class(full_name):
 
 
 def sort_parts(proto):
-    """Sort the fields, nested types, enums and enum values of a DescriptorProto, because their order has no meaning.
-
-    Returns the DescriptorProto.
-    """
+    """Sort the fields, nested types, enums and enum values of a DescriptorProto, at any depth; return it."""
     for enum in proto.enum_type:
         enum.value.sort(key=lambda value: value.number)
     for field in (proto.field, proto.nested_type, proto.enum_type):
@@ -59,7 +59,7 @@ def test_a_file_contains_the_official_messages_and_enums():
     assert {enum.name for enum in file.enum_type} == {enum.name for enum in expected.enum_type}
 
 
-def test_a_message_of_another_class_is_rejected():
+def test_an_object_of_another_class_is_rejected():
     with pytest.raises(TypeError, match=r"expected a google.protobuf.DescriptorProto, not google.protobuf.FileDesc"):
         onnxwire.ModelProto.DESCRIPTOR.CopyToProto(descriptor_pb2.FileDescriptorProto())
     with pytest.raises(TypeError, match=r"not int"):

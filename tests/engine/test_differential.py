@@ -1,4 +1,4 @@
-"""Every message class of ONNX accepts and rejects the same bytes as the official runtime, and reads the same values."""
+"""For every message class of ONNX, reading, `verify` and equality have the same results as in the official runtime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = list(SCHEMA.messages)
 EVERY_MESSAGE = pytest.mark.parametrize("name", NAMES)
 
 
-NAMES_WITH_MESSAGES = [
+NAMES_WITH_MESSAGE_FIELDS = [
     name for name, cls in SCHEMA.messages.items() if any(field.message_type for field in cls.DESCRIPTOR.fields)
 ]
 
@@ -38,7 +38,7 @@ def test_every_field_reads_as_the_official_runtime_reads_it(name, data):
 @EVERY_MESSAGE
 @examples(15)
 @given(data=st.data())
-def test_verify_accepts_the_bytes_that_the_official_runtime_accepts(name, data):
+def test_verify_accepts_malformed_bytes_exactly_if_the_official_runtime_does(name, data):
     our_class, official_class = classes_of(name)
     wire.check_acceptance(our_class, official_class, data.draw(wire.malformed_wire(our_class.DESCRIPTOR)))
 
@@ -74,7 +74,7 @@ def test_encoding_an_unedited_message_returns_its_bytes(name, data):
     assert message.ByteSize() == len(encoded)
 
 
-@pytest.mark.parametrize("name", NAMES_WITH_MESSAGES)
+@pytest.mark.parametrize("name", NAMES_WITH_MESSAGE_FIELDS)
 @examples(14)
 @given(data=st.data())
 def test_the_encoding_of_a_nested_message_decodes_to_an_equal_message(name, data):
@@ -115,7 +115,7 @@ def test_messages_that_differ_in_at_most_one_record_compare_as_the_official_ones
 @EVERY_MESSAGE
 @examples(14)
 @given(data=st.data())
-def test_a_message_equals_its_official_encoding_where_the_official_one_does(name, data):
+def test_a_message_equals_its_official_encoding_if_the_official_message_does(name, data):
     our_class, official_class = classes_of(name)
     encoded = data.draw(wire.valid_wire(our_class.DESCRIPTOR, 2))
     wire.check_equality(our_class, official_class, encoded, official_class.FromString(encoded).SerializeToString())
@@ -240,7 +240,7 @@ def test_zeros_of_either_sign_compare_as_the_official_ones_do(name):
     wire.check_equality(*classes_of("onnx.AttributeProto"), head + b"\0\0\0\0", head + b"\0\0\0\x80")
 
 
-def test_a_message_equals_no_message_of_another_class():
+def test_a_message_equals_no_object_of_another_class():
     assert onnxwire.TensorProto() != onnxwire.NodeProto()
     assert onnxwire.TensorProto() != 1
 
@@ -274,7 +274,7 @@ GROUP_CONTENTS = {
 
 
 @pytest.mark.parametrize("content", GROUP_CONTENTS)
-def test_verify_accepts_the_groups_that_the_official_runtime_accepts(content):
+def test_verify_accepts_exactly_the_groups_that_the_official_runtime_accepts(content):
     wire.check_acceptance(*classes_of("onnx.OperatorSetIdProto"), wire.group(UNKNOWN, GROUP_CONTENTS[content]))
 
 

@@ -1,7 +1,7 @@
 """Views of one message share its edits; removed messages remain usable; copies are independent.
 
-In the programs, `r` is a root, `g` its graph, `s` a sequence, `t` a tensor and `e` an Everything, a message of
-tests/everything.md. `M`, `G`, `T` and `E` are the classes of `r`, `g`, `t` and `e`.
+In the strings of Python code, `r` is a model, `g` its graph, `s` a sequence, `t` a tensor and `e` an Everything, a
+message of tests/everything.md. `M`, `G`, `T` and `E` are the classes of `r`, `g`, `t` and `e`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BUILT_OR_PARSED = pytest.mark.parametrize("is_parsed", [False, True], ids=["buil
 
 
 def build_model(api, is_parsed):
-    """Return a model with nodes, an attribute and a tensor. is_parsed: whether the model is parsed from bytes."""
+    """Return a model with two nodes, an attribute and an initializer. is_parsed: whether it is parsed from bytes."""
     built = api.ModelProto(ir_version=8, graph={"name": "main"}, opset_import=[{"version": 1}, {"version": 2}])
     built.graph.node.add(op_type="a", input=["x", "y"]).attribute.add(name="k", ints=[1, 2], t={"dims": [3]})
     built.graph.node.add(op_type="b", output=["z"])
@@ -89,7 +89,7 @@ def test_an_edit_is_visible_in_another_view_of_the_sequence_of_messages(is_parse
 
 
 @BUILT_OR_PARSED
-def test_a_sequence_read_before_an_edit_has_the_new_elements_after_it(is_parsed):
+def test_a_sequence_that_was_read_before_an_edit_has_the_edited_elements(is_parsed):
     def body(api):
         root = build_model(api, is_parsed)
         dims, names = root.graph.initializer[0].dims, root.graph.node[0].input
@@ -170,7 +170,8 @@ def test_a_view_and_its_parent_merge_bytes_into_the_same_message(is_parsed):
     def body(api):
         root = build_model(api, is_parsed)
         graph, nodes, node = root.graph, root.graph.node, root.graph.node[0]
-        # A graph with the name "new" and a node with the op_type "merged"; an input "more" of a node.
+        # The bytes for `root` are a graph with the name "new" and a node with the op_type "merged".
+        # The bytes for `node` are an input "more".
         root.MergeFromString(
             wire.len_record(7, wire.len_record(2, b"new") + wire.len_record(1, wire.len_record(4, b"merged")))
         )
@@ -234,7 +235,7 @@ def test_a_view_of_an_absent_message_acts_as_the_official_one_when_the_parent_is
 
 
 def test_a_view_of_an_absent_sequence_acts_as_the_official_one_when_the_parent_is_edited():
-    # The bytes `B\0` are an empty opset_import.
+    # The bytes `B\0` are one element of opset_import, without fields.
     edits = snippets(
         r"""r.opset_import.add(); r.MergeFromString(b'B\0'); r.ParseFromString(b'B\0'); r.ClearField('opset_import');
         r.MergeFrom(M(opset_import=[{}])); r.CopyFrom(M(opset_import=[{}])); r.Clear(); r.opset_import.extend([])"""
@@ -254,11 +255,13 @@ def test_a_view_of_an_absent_sequence_acts_as_the_official_one_when_the_parent_i
 
 # --- views of removed messages
 
+# Edits that remove or replace the graph of a model `r`.
 GRAPH_REPLACEMENTS = snippets(
     "r.ClearField('graph'); r.Clear(); r.CopyFrom(M()); r.CopyFrom(M(graph={'name': 'other'}))"
 )
 # The bytes `:\3\x12\1x` are a graph with the name "x".
 GRAPH_REPLACEMENTS += ["r.ParseFromString(b'')", "r.ParseFromString(b':\\3\\x12\\1x')"]
+# Edits that remove or replace the first node of a graph `g`.
 NODE_REPLACEMENTS = snippets(
     """g.ClearField('node'); g.Clear(); del g.node[0]; del g.node[:]; g.node.pop(0); g.node.remove(g.node[0]);
     g.node.clear(); del g.node[::2]; g.CopyFrom(G()); g.CopyFrom(G(node=[{'op_type': 'other'}]))"""
@@ -324,7 +327,7 @@ def test_a_sequence_has_the_official_elements_after_a_removal(code, is_parsed):
     ),
 )
 @pytest.mark.parametrize("name", ["dims", "float_data", "string_data"])
-def test_a_sequence_of_scalars_is_emptied_or_removed_as_in_the_official_runtime(name, code, is_parsed):
+def test_a_sequence_of_scalars_has_the_official_elements_after_an_edit(name, code, is_parsed):
     def body(api):
         tensor = api.TensorProto(dims=[1, 2], float_data=[0.5, 1.5], string_data=[b"a", b"b"])
         tensor = api.TensorProto.FromString(tensor.SerializeToString()) if is_parsed else tensor
@@ -369,7 +372,7 @@ def test_a_sequence_removed_from_a_merged_message_keeps_its_elements():
 
 
 @BUILT_OR_PARSED
-def test_pop_returns_the_message_that_its_views_share(is_parsed):
+def test_a_popped_message_shares_edits_with_an_earlier_view(is_parsed):
     def body(api):
         root = build_model(api, is_parsed)
         node = root.graph.node[0]
@@ -406,7 +409,7 @@ def test_a_child_that_is_copied_over_its_parent_becomes_independent(is_parsed):
 
 
 @BUILT_OR_PARSED
-def test_a_message_in_a_oneof_becomes_independent_as_in_the_official_runtime(is_parsed):
+def test_a_message_in_a_oneof_acts_as_the_official_one_after_an_edit_of_the_oneof(is_parsed):
     # The bytes `\x80\x05\1` are pick_int = 1.
     edits = snippets(
         r"""e.pick_int = 5; e.pick_text = 'a'; e.pick_far.SetInParent(); e.MergeFrom(E(pick_int=5)); e.pick_shade = 0;
@@ -525,7 +528,7 @@ def test_a_deep_copy_of_a_sequence_is_equal_and_independent(is_parsed):
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_edited_messages_can_be_pickled_by_every_protocol(protocol):
+def test_edited_and_absent_messages_can_be_pickled_with_every_protocol(protocol):
     def body(api):
         tensor = api.TypeProto.Tensor(elem_type=1)
         tensor.shape.dim.add().dim_param = "N"

@@ -168,7 +168,7 @@ def test_each_element_of_a_list_of_elements_can_be_removed():
         segment.SetInParent(); new.name = 'a'"""
     ),
 )
-def test_an_edit_after_closing_raises_closed_error(path, edit):
+def test_an_edit_copy_or_encoding_after_closing_raises_closed_error(path, edit):
     with onnxwire.load(path) as model:
         graph, node = model.graph, model.graph.node[0]
         variables = {"m": model, "g": graph, "nodes": graph.node, "n": node, "names": node.input}
@@ -217,7 +217,7 @@ def _varint(data, pos):
 
 
 def _end_of_value(data, pos, tag):
-    """Return the position after the value at a position, which follows a tag."""
+    """Return the position after the value that starts at `pos`. tag: the tag before the value."""
     wire_type = tag & 7
     if wire_type == wire.VARINT:
         return _varint(data, pos)[1]
@@ -295,8 +295,8 @@ def test_the_deterministic_encoding_of_any_valid_bytes_equals_the_official_one(n
 
 
 # Records of a model: ir_version, an unknown field, the tag of the graph, producer_name twice, an unknown group,
-# opset_import, and ir_version again. `pad`, the last argument of these functions, is the number of unnecessary bytes of
-# a varint.
+# opset_import, and ir_version again. `pad`, the third parameter of these functions except `group`, is the number of
+# unnecessary bytes of a varint.
 PADDED_RECORDS = [
     wire.varint_record(1, 8, pad=3),
     wire.len_record(100, b"unknown"),
@@ -321,7 +321,10 @@ def padded_model(graph):
 
 
 def padded_graph(node):
-    """Return the encoding of a graph whose second of three nodes is `node`, with padded varints and unknown fields."""
+    """Return the encoding of a graph of three nodes, with padded varints and unknown fields.
+
+    node: the encoding of the second node.
+    """
     nodes = [
         wire.len_record(1, wire.len_record(4, b"one"), 3),
         wire.len_record(1, node),
@@ -567,7 +570,7 @@ def test_all_memory_of_edits_is_released():
         gc.collect()
         return anonymous_bytes() - bytes_before, len(gc.get_objects()) - n_objects
 
-    # A leak adds memory in every round, unlike memory that the allocator has not yet returned to the system.
+    # A leak makes every growth large. Memory that the allocator has not yet returned to the system does not.
     growths = [measure_growth() for _ in range(4)]
     assert min(growth for growth, _ in growths) < 1 << 20
     assert min(n_objects for _, n_objects in growths) < 50
@@ -594,7 +597,7 @@ def test_setting_a_field_many_times_does_not_increase_memory():
     assert anonymous_bytes() - bytes_before < 4 << 20
 
 
-def test_the_last_message_that_shares_bytes_releases_them():
+def test_bytes_are_released_with_the_last_message_that_shares_them():
     class Bytes(np.ndarray):
         pass
 

@@ -124,7 +124,7 @@ def test_no_nesting_of_messages_overflows_the_stack():
     for operation, error in ((nest, onnxwire.EditError), (lambda: TypeProto(**cycle), RecursionError)):
         with pytest.raises(error):
             operation()
-    # Small messages are copied by encoding them, so that `wrap` may also succeed.
+    # `wrap` may raise an error or succeed, because small messages are copied by encoding them.
     outcomes = []
     thread = threading.Thread(target=lambda: outcomes.append(wire.result_or_error(wrap)))
     thread.start()
@@ -193,7 +193,7 @@ def test_closing_a_nested_message_does_not_close_a_shared_document():
 
 
 @pytest.mark.parametrize("n", [2000])
-def test_alternating_edits_and_copies_keep_their_positions(n):
+def test_alternating_edits_and_copies_affect_the_right_nodes(n):
     source = GraphProto.FromString(GraphProto(node=[NodeProto(op_type="x")] * n).SerializeToString())
     target = GraphProto()
     order = [*range(1, n, 2), *range(0, n, 2)]

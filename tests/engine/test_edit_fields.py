@@ -19,7 +19,8 @@ import onnxwire
 # The official descriptor of Everything, a message of tests/everything.md with fields of every type except group.
 EVERYTHING = wire.class_namespaces()[1].Everything.DESCRIPTOR
 SINGULAR_SCALARS = [field.name for field in EVERYTHING.fields if not field.is_repeated and field.message_type is None]
-UNKNOWN_BYTES, UNKNOWN_NUMBER = wire.len_record(100, b"unknown"), wire.varint_record(101, 5)  # unknown fields
+# Two records of unknown fields.
+UNKNOWN_BYTES, UNKNOWN_NUMBER = wire.len_record(100, b"unknown"), wire.varint_record(101, 5)
 TEXT = "ä€𝄞"
 
 
@@ -40,7 +41,8 @@ def sample_value(name, is_second=False):
 def evaluate(api, expression):
     """Return the value of an expression, or the error that it raises.
 
-    Names in the expression: the classes, modules, EXTRA_NAMES, and `U` and `V`, two records of unknown fields.
+    Names in the expression: the classes of `api`, `np`, `copy`, `pickle`, EXTRA_NAMES, and `U` and `V`, two records of
+    unknown fields.
     """
     return result_or_error(
         eval,
@@ -194,7 +196,7 @@ def test_augmented_assignment_changes_a_field():
 
 
 @pytest.mark.parametrize("value", ["INTS", "FLOAT", "UNDEFINED", "no_such_name", "", 7, 0, 16, -1, 999, 1 << 31, None])
-def test_an_enum_of_onnx_accepts_names_and_known_numbers(value):
+def test_an_enum_of_onnx_accepts_only_known_names_and_numbers(value):
     def body(api):
         message = api.AttributeProto(type="GRAPH")
         yield result_or_error(setattr, message, "type", value), message.type, message
@@ -301,7 +303,7 @@ def test_unknown_enum_values_stay_when_their_field_is_set_or_cleared():
 # --- copying and merging
 
 
-# The bytes `B\0` are an empty opset_import.
+# The bytes `B\0` are one element of opset_import, without fields.
 @pytest.mark.parametrize("method", ["CopyFrom", "MergeFrom"])
 @pytest.mark.parametrize(
     "source",
@@ -360,7 +362,7 @@ def test_merging_overwrites_scalars_merges_messages_and_appends_repeated_values(
 
 @pytest.mark.parametrize("target_member", ["pick_int", "pick_text", "pick_message", "pick_shade", "pick_far", None])
 @pytest.mark.parametrize("source_member", ["pick_int", "pick_text", "pick_message", "pick_shade", "pick_far", None])
-def test_merging_replaces_the_member_of_a_oneof_unless_both_members_are_one_message_field(target_member, source_member):
+def test_merging_messages_with_a_oneof_has_the_official_result(target_member, source_member):
     values = {
         "pick_int": 1,
         "pick_text": "a",
@@ -544,7 +546,7 @@ def test_a_method_has_the_official_result_or_error(call):
 def test_unknown_fields_are_discarded_at_every_depth():
     def body(api):
         # Field numbers: 1 node of a graph, 4 op_type of a node; 1 ir_version, 7 graph and 8 opset_import of a model.
-        # Field 20 of a model, training_info, has another wire type here.
+        # Field 20 of a model, training_info, is an unknown field here, because its wire type is wrong.
         node_record = wire.len_record(1, UNKNOWN_BYTES + wire.len_record(4, b"Relu") + UNKNOWN_BYTES) + UNKNOWN_NUMBER
         data = (
             UNKNOWN_BYTES

@@ -1,4 +1,5 @@
-"""Keywords, typical builder functions and `onnx.helper` make the same messages as with the official runtime."""
+"""Constructors, typical functions that build or edit models, `==`, and the functions of onnx that build models have the
+same results with onnxwire's messages as with official ones."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ class Dict(dict):
     """A subclass of dict."""
 
 
+# Names for the expressions below, in addition to the message classes.
 EXTRA_NAMES = {"np": np, "Dict": Dict, "OrderedDict": OrderedDict, "MappingProxyType": MappingProxyType}
 
 
@@ -161,7 +163,7 @@ def make_tensor(api, name, array):
 
 
 def build_model(api):
-    """Return a model with weights, attributes of most kinds, a subgraph and a function."""
+    """Return a model with weights, attributes of six types, subgraphs and a function."""
     body = api.GraphProto(name="body", node=[make_node(api, "Relu", ["h"], ["r"])])
     body.output.append(make_value_info(api, "r", 1, []))
     graph = api.GraphProto(name="main")
@@ -370,7 +372,7 @@ def test_edited_unknown_fields_count_for_equality():
 
 @contextmanager
 def use_classes(api):
-    """Make the functions of onnx use the message classes of `api`."""
+    """Make four modules of onnx use the message classes of `api`."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (helper, numpy_helper, compose, external_data_helper):
             for name, cls in vars(api).items():
@@ -384,7 +386,7 @@ def use_classes(api):
 
 
 def make_helper_model(api, name="main", **keywords):
-    """Make a model with the functions of `onnx.helper`, within `use_classes(api)`."""
+    """Make a model with the functions of `onnx.helper`. Must be called within `use_classes(api)`."""
     weights = helper.make_tensor("w", api.TensorProto.FLOAT, [2, 3], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     raw_tensor = helper.make_tensor("r", api.TensorProto.INT64, [2], np.arange(2), raw=True)
     sparse_tensor = helper.make_sparse_tensor(
@@ -470,7 +472,7 @@ def test_tensors_made_by_onnx_are_byte_for_byte_the_official_ones(name):
     assert_same_as_official(body)
 
 
-def test_tensors_sequences_maps_and_optionals_of_numpy_helper_are_byte_for_byte_the_official_ones():
+def test_tensors_sequences_maps_and_optionals_made_by_onnx_are_byte_for_byte_the_official_ones():
     def body(api):
         with use_classes(api):
             yield numpy_helper.from_array(np.array(["a", "bc"], object)).SerializeToString()

@@ -56,6 +56,7 @@ def yield_or_raise(*values):
         yield value
 
 
+# Names for the strings of Python code in this module.
 PROGRAM_NAMES = {"np": np, "copy": copy, "gen": yield_or_raise, "Index": wire.Index, "Key": KeyError}
 
 
@@ -90,7 +91,7 @@ def test_a_sequence_accepts_or_rejects_a_value_as_in_the_official_runtime(edit, 
 
 
 @each("value", wire.VALUES)
-def test_extend_accepts_the_same_iterables_as_in_the_official_runtime(value):
+def test_extend_and_MergeFrom_and_keywords_accept_the_official_iterables(value):
     def body(api):
         for name in REPEATED_FIELDS:
             for method in ("extend", "MergeFrom"):
@@ -154,9 +155,9 @@ def test_extend_accepts_a_big_array():
 
 # --- methods
 
-# In the programs, `s` is the sequence, and `v` are the three values of `sample_values`.
 INDEXES = snippets("0; 1; 2; 3; -1; -3; -4; None; 1.0; 'a'; True; Index(1); np.int8(-2)")
 SLICES = snippets("0:2; :; 1:1; 5:9; 2:1; -2:; ::2; ::-1; 1::-1")
+# `s` is the sequence, and `v` is the list of the three values of `sample_values`.
 SEQUENCE_OPERATIONS = [
     *snippets(
         """s.append(); s.append(v[0], v[1]); s.append(v[2]); s.extend(); s.extend(v, v);
@@ -192,7 +193,7 @@ UNCHECKED_IF_EMPTY = snippets(
     """s.sort(None); s.sort(str); s.sort(other=1); s.sort(cmp=str); s.sort(cmp=1);
     s[0] = T(); s[0] = s[1]; s[0] = None; s[0] = {}"""
 )
-ORIGINS = ["built", "parsed", "parsed in two ways", "parsed and edited", "cleared", "absent"]
+ORIGINS = ["built", "parsed", "parsed from unusual bytes", "parsed and edited", "cleared", "absent"]
 
 
 def message_and_sequence(api, name, origin):
@@ -202,7 +203,7 @@ def message_and_sequence(api, name, origin):
     if origin == "built":
         return built, getattr(built, name)
     encoded = built.SerializeToString()
-    if origin == "parsed in two ways" and name in NUMERIC_FIELDS:
+    if origin == "parsed from unusual bytes" and name in NUMERIC_FIELDS:
         # The last value is packed if the field is unpacked, and unpacked if the field is packed. It is encoded by the
         # other field of its type, and the tag is replaced. A record of one_int64 (3) separates the two records.
         other_field = ("packed_" if name.startswith("many_") else "many_") + name.partition("_")[2]
@@ -483,7 +484,7 @@ def tree_and_branches(api, origin):
     encoded = built.SerializeToString()
     if origin == "built":
         return built, built.branches
-    if origin == "parsed in two ways":
+    if origin == "parsed from unusual bytes":
         # The record of the value, two bytes, follows the branches and an empty trunk (field 3).
         encoded = encoded[2:] + wire.len_record(3, b"") + encoded[:2] + wire.len_record(77, b"unknown")
     message = api.Everything.Tree() if origin == "absent" else api.Everything.Tree.FromString(encoded)
@@ -541,7 +542,7 @@ def test_a_sequence_of_messages_can_be_extended_by_itself(code):
 
 @pytest.mark.parametrize("code", ["t.branches.append(t)", "t.branches.insert(0, t)", "t.branches.extend([t])"])
 def test_a_message_can_be_added_to_itself(code):
-    # The official runtime first adds an empty branch, so that its copy contains that branch too.
+    # The official runtime first adds an empty branch, so that the copy of the tree contains that branch too.
     tree, values = tree_and_branches(wire.class_namespaces()[0], "built")
     tree_before = copy.deepcopy(tree)
     run_code(code, {"t": tree})
@@ -551,7 +552,7 @@ def test_a_message_can_be_added_to_itself(code):
     assert popped_message == tree_before
 
 
-def test_append_adds_a_copy():
+def test_append_insert_and_extend_add_copies():
     def body(api):
         node, graph = api.NodeProto(op_type="mine"), api.GraphProto()
         graph.node.append(node)
@@ -649,8 +650,8 @@ def test_arrays_of_numbers_have_the_expected_types():
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["many_int64", "many_float", "many_string"])
 def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_list(name, seed):
-    # The elements are in a gap buffer. An insertion uses free memory at an end of the array or in its gap. If that does
-    # not suffice, the array is reallocated.
+    # Numbers are in an array, strings in a gap buffer. An insertion uses free memory at an end of the array or in the
+    # gap. If that does not suffice, the array is reallocated.
     rng = random.Random(seed)
     element_type = str if name == "many_string" else int if name == "many_int64" else float
     message = wire.class_namespaces()[0].Everything()
@@ -674,7 +675,8 @@ def test_insertions_and_removals_at_any_position_have_the_same_result_as_for_a_l
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("origin", ["built", "parsed"])
 def test_edits_near_the_last_edit_of_a_long_sequence_have_the_same_result_as_for_a_list(origin, seed):
-    # An edit moves the gap of the buffer to its position. Edits at the ends, reading and copying have to skip the gap.
+    # An edit far from the ends moves the gap of the buffer to its position. Edits at the ends, reading and copying have
+    # to skip the gap.
     rng = random.Random(seed)
     node = onnxwire.NodeProto(input=[f"text {i}" for i in range(1000)])
     if origin == "parsed":
@@ -764,7 +766,7 @@ OPERATIONS_AFTER_APPEND = [
 
 @each("operation", OPERATIONS_AFTER_APPEND)
 @each("change", ["s.append(v[1])", "s.extend(v)", "s.append(v[0]); s.extend(v); s.append(v[2])"])
-def test_appending_to_a_packed_run_has_the_official_effect(change, operation):
+def test_appending_to_parsed_numbers_has_the_official_effect(change, operation):
     def body(api):
         for name in NUMERIC_FIELDS:
             values = sample_values(name)

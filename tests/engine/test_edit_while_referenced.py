@@ -1,4 +1,4 @@
-"""Edit or close a message while the program refers to an iterator, a submessage, a sequence or an array of it."""
+"""Edit, copy or close a message while the program refers to its submessages, sequences, iterators or arrays."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_iterator_over_an_absent_field_finds_added_elements():
 
 
 def test_an_iterator_continues_after_the_bytes_were_replaced(tmp_path):
-    """The mapped bytes change in place: the records of name (field 8) and dims (field 1) swap."""
+    """The mapped bytes change in place: the records of name (field 8) and dims (field 1) swap positions."""
     records = [wire.len_record(8, b"name"), wire.len_record(1, b"\1\2\3")]
     path = tmp_path / "model.onnx"
     first_encoding, second_encoding = (
@@ -169,7 +169,7 @@ def test_a_message_copied_from_itself_does_not_change():
     assert_same_as_official(body)
 
 
-def test_a_oneof_member_that_merged_bytes_clear_and_set_again_starts_empty():
+def test_a_oneof_member_that_is_cleared_and_set_again_by_merged_bytes_starts_empty():
     def body(api):
         original_type = api.TypeProto(tensor_type={"elem_type": 1})
         tensor_with_unknown_field = wire.len_record(1, wire.len_record(50, b"unknown") + wire.varint_record(1, 7))
@@ -211,7 +211,7 @@ def test_an_array_of_numbers_does_not_change(field):
     assert array_after.tolist() == view.tolist() == [*range(200), 1]
 
 
-def test_an_element_of_a_message_in_many_parts_is_found():
+def test_an_element_of_a_message_merged_from_many_records_is_found():
     parts = [wire.len_record(7, wire.len_record(1, wire.len_record(3, b"%d" % i))) for i in range(300)]
     model = ModelProto.FromString(b"".join(parts))
     for i, node in enumerate(model.graph.node):
@@ -267,7 +267,7 @@ def test_the_memory_of_a_copy_of_nested_edits_is_linear_in_the_depth(operation):
     assert peaks[40] < 3 * peaks[20] < 9 * peaks[10]
 
 
-def test_a_copy_has_the_edits_inside_a_message_in_parts():
+def test_a_copy_has_the_edits_inside_a_message_merged_from_several_records():
     def body(api):
         def graph_record(name):
             return wire.len_record(
@@ -293,7 +293,7 @@ def test_a_copy_has_the_edits_inside_a_message_in_parts():
 
 
 class ClosingFinalizer:
-    """An object in a reference cycle that closes a document when the garbage collector frees the object."""
+    """An object that closes a document when the garbage collector frees the object, which refers to itself."""
 
     def __init__(self, model):
         self.model, self.self_reference = model, self
@@ -343,7 +343,7 @@ def test_a_read_or_edit_completes_or_raises_closed_error_while_a_finalizer_close
 
 
 class FunctionFinalizer:
-    """An object in a reference cycle that calls a function when the garbage collector frees the object."""
+    """An object that calls a function when the garbage collector frees the object, which refers to itself."""
 
     def __init__(self, function):
         self.function, self.self_reference = function, self
@@ -491,7 +491,7 @@ def test_the_destructor_of_released_memory_may_clear_the_field():
 
 
 def edit_absent_fields():
-    """Edit views of an absent graph after the graph was added and removed."""
+    """Edit views of an absent graph after the graph was added, and after it was removed."""
     model = ModelProto()
     first_view, second_view = model.graph, model.graph
     model.CopyFrom(ModelProto(graph={"name": "g", "node": [{"name": "n", "attribute": [{"name": "a"}]}]}))
@@ -502,7 +502,7 @@ def edit_absent_fields():
 
 
 def read_added_fields():
-    """Read and edit views of an absent sparse tensor after it was merged, parsed, copied and cleared."""
+    """Read and edit views of an absent sparse tensor while it is merged, parsed, copied and cleared."""
     attribute, source = AttributeProto(), AttributeProto(sparse_tensor={"dims": [1], "values": {"name": "v"}})
     values, sparse = attribute.sparse_tensor.values, attribute.sparse_tensor
     attribute.MergeFrom(source)
@@ -515,7 +515,7 @@ def read_added_fields():
 
 
 def switch_oneofs():
-    """Write to several members of a oneof through earlier views."""
+    """Write to several members of a oneof, and clear it."""
     type_ = onnxwire.TypeProto()
     tensor, sequence = type_.tensor_type, type_.sequence_type
     tensor.shape.dim.add(dim_value=1)
@@ -574,7 +574,7 @@ def test_edits_of_unreachable_messages_are_released(operation):
 # --- threads
 
 
-def test_a_reader_beside_an_editor_gets_an_old_or_a_new_value():
+def test_a_reader_beside_an_editor_gets_old_or_new_values_or_a_changed_error():
     """Long packed runs are decoded while other threads run. Bytes must not be released before the decoding ends."""
     data = TensorProto(int64_data=range(40_000), int32_data=range(40_000)).SerializeToString()
     current_tensor = [TensorProto.FromString(data)]

@@ -1,4 +1,7 @@
-"""The engine encodes ("freezes") added messages that the program does not reference. All messages stay editable."""
+"""The engine encodes ("freezes") added messages that the program does not reference.
+
+They stay editable, up to the limit of the nesting of edited messages.
+"""
 
 from __future__ import annotations
 

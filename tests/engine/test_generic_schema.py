@@ -1,4 +1,7 @@
-"""Messages of a schema that is loaded at run time have the same values as in the official runtime."""
+"""Messages of a schema that is loaded at run time read and compare as in the official runtime.
+
+A malformed table raises an error that names the file.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +117,7 @@ def test_messages_of_reordered_records_compare_as_the_official_ones_do(name, dat
 @EVERY_MESSAGE
 @examples(60)
 @given(data=st.data())
-def test_a_message_equals_its_official_encoding_where_the_official_one_does(name, data):
+def test_a_message_equals_its_official_encoding_if_the_official_message_does(name, data):
     our_class, official_class = PAIRS[name]
     encoded = data.draw(wire.valid_wire(our_class.DESCRIPTOR, 1))
     wire.check_equality(our_class, official_class, encoded, official_class.FromString(encoded).SerializeToString())
@@ -145,7 +148,7 @@ def test_a_closed_enum_accepts_the_same_values_as_the_official_one(name, high_bi
         wire.check_reading(*PAIRS["test.Everything"], wire.len_record(number, packed_values))
 
 
-# 70 is BRIGHT; the other values are unknown.
+# The low 32 bits of both values of the last pair are 70, BRIGHT. The other values are unknown.
 @pytest.mark.parametrize("values", [(1, 1), (1, (1 << 32) + 1), (-3, (1 << 32) - 3), (1, 3), (70, (1 << 32) + 70)])
 @pytest.mark.parametrize("name", ["one_shade", "many_shade", "packed_shade"])
 def test_unknown_enum_values_compare_as_the_official_ones_do(name, values):
@@ -249,7 +252,7 @@ def test_an_array_of_numbers_is_read_only(name):
 @pytest.mark.parametrize(
     "name", [name for name in REPEATED_NUMERIC_FIELDS if wire.wire_type_of(field_of(name)) != wire.VARINT]
 )
-def test_an_array_of_one_packed_run_of_fixed_numbers_shares_the_memory_of_the_file(name):
+def test_an_array_of_one_packed_run_of_fixed_size_numbers_shares_the_memory_of_the_buffer(name):
     data = np.frombuffer(wire.len_record(field_of(name).number, bytes(range(64))), np.uint8)
     array = np.asarray(getattr(onnxwire.load(data, EVERYTHING), name))
     assert np.shares_memory(array, data)
@@ -275,7 +278,7 @@ COLUMNS = (
 )
 ENUM = "## enum E\n\nDoc.\n\n| number | name | since | until | doc |\n|---|---|---|---|---|\n| 0 | A | 1 | | Doc. |\n"
 MESSAGE_HEAD = HEAD + MESSAGE + COLUMNS
-# Fault → text of a table.
+# Fault → text of a table file.
 MALFORMED_TABLES = {
     "a table before a heading": HEAD + "| 1 |\n",
     "a heading of another kind": HEAD + "## service S\n",
