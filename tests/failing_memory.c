@@ -1,7 +1,7 @@
 /* A Python module that makes allocations of the interpreter's three allocators fail. The engine's C code uses them too.
  *
- * call(function, first, count): call the function and return its result. The allocations of the call are counted from 1;
- *     those from `first` to `first + count - 1` fail. Errors of the function are raised.
+ * call(function, first, count): call the function and return its result. The allocations of the call are counted from
+ *     1; those from `first` to `first + count - 1` fail. Errors of the function are raised.
  * last_counts(): return (number of failed allocations, number of all allocations) of the last call.
  * block_count(): return the change of the number of allocated memory blocks since the import of the module.
  */

@@ -4,7 +4,8 @@
 limits. Its memory, beyond that of the process before the call, is at most 30 n + 64 MiB (in most tests 30 n + 16 MiB).
 Its time is at most that of 100 n + 20,000,000 iterations ("rounds") of an empty Python loop: 10.4 seconds for 5 MB if a
 round takes 20 ns. Printed text, and output whose size a call returns, count towards n, like input. The tests check
-memory and instructions (`count_pairs`). Run as a script, this module also measures time, and prints each violation:
+memory, and the instructions of calls in one process (`count_pairs`). Run as a script, this module measures memory and
+time, and prints each violation:
 
     python tests/hostile.py --bytes 2000000
 """
@@ -43,8 +44,8 @@ from onnxwire.viewer.queries import Queries
 MIB = 1 << 20  # bytes
 ROUNDS_PER_BYTE = 100  # maximum number of iterations of an empty loop per byte
 BASE_ROUNDS = 20_000_000  # number of rounds that every call may use in addition
-_KILL_FACTOR = 10  # a call is killed a minute after this multiple of its time limit
-_COUNTED_ROUNDS = 10_000  # the number of rounds that `count_pairs` executes to count the instructions of one
+_KILL_FACTOR = 10  # a call is killed after this multiple of the time limit for its input, plus a minute
+_COUNTED_ROUNDS = 10_000  # the number of rounds that `count_pairs` executes to count the instructions of a round
 DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 
 
@@ -441,7 +442,7 @@ def measure(call, path, size, round_seconds, address_space):
     call may increase the address space, in addition to 1,000 for each byte of the file.
 
     Returns the peak memory in bytes beyond that before the call, the processor time in rounds, the bytes of output, and
-    a text that describes an unexpected error, or "".
+    a text that describes an unexpected error or end of the process, or "".
     """
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -500,7 +501,10 @@ def measure(call, path, size, round_seconds, address_space):
 
 @functools.cache
 def run_once(label):
-    """Run a call on a small model, so that later measurements do not include its imports."""
+    """Run a call on a small model, so that later measurements do not include the imports of the call.
+
+    No-op for THREADED_CALLS.
+    """
     if label not in THREADED_CALLS:
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -512,7 +516,7 @@ def run_once(label):
 
 
 class NoPandas:
-    """A finder that hides pandas, whose import by pyarrow takes six seconds under valgrind."""
+    """An import finder that hides pandas, whose import by pyarrow takes six seconds under valgrind."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -525,8 +529,8 @@ def run(size, base_bytes, models, calls, report=None, is_timed=False):
     `is_timed`, of time.
 
     size: approximate bytes of a file. base_bytes: bytes of memory that every call may use in addition to 30 per byte.
-    models: functions that make files, by name. calls: the calls, by name. report: a function that gets the names, the
-    memory in bytes, the rounds and the fault of every call.
+    models: functions that make files, by name. calls: the calls, by name. report: a function that gets the names
+    of the file and the call, the memory in bytes, the rounds and the fault of every call.
     """
     if calls.keys() <= CALLS.keys():
         for label in calls:
