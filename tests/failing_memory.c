@@ -11,7 +11,7 @@
 static PyMemAllocatorEx originals[3];
 static const PyMemAllocatorDomain domains[3] = {PYMEM_DOMAIN_RAW, PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ};
 
-/* The counters are changed atomically, because threads of the engine allocate without the GIL. */
+/* The hooks change the counters atomically, because threads of the engine allocate without the GIL. */
 static long long n_allocations; /* allocations of the current or last call */
 static long long n_failed;      /* failed allocations of the current or last call */
 static long long n_blocks;      /* change of the number of allocated blocks since the import */

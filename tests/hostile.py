@@ -1,11 +1,11 @@
 """Measure the memory and time of calls and commands on hostile models and texts, each in its own process.
 
 `hostile_models.py` makes a file of n bytes. A call on that file must return or raise an onnxwire error within two
-limits. Its memory, beyond that of the process before the call, is at most 30 n + 64 MiB (in most tests 30 n + 16 MiB).
-Its time is at most that of 100 n + 20,000,000 iterations ("rounds") of an empty Python loop: 10.4 seconds for 5 MB if a
-round takes 20 ns. Printed text, and output whose size a call returns, count towards n, like input. The tests check
-memory, and the instructions of calls in one process (`count_pairs`). Run as a script, this module measures memory and
-time, and prints each violation:
+limits, which do not apply to FOREIGN_CALLS. The memory of the call, beyond that of the process before it, is at most
+30 n + 64 MiB (in most tests 30 n + 16 MiB). The time is at most that of 100 n + 20,000,000 iterations ("rounds") of an
+empty Python loop: 10.4 seconds for 5 MB if a round takes 20 ns. Printed text, and output whose size a call returns,
+count towards n, like input. The tests check memory, and the instructions of calls in one process (`count_pairs`). Run
+as a script, this module measures memory and time, and prints each violation:
 
     python tests/hostile.py --bytes 2000000
 """
@@ -127,12 +127,12 @@ def count_chars(differences):
 
 
 def diff_with_nothing(model):
-    """Compare a model with an empty model, in both directions."""
+    """Compare a model with an empty model in both directions; return the number of characters of the differences."""
     return count_chars(onnxwire.diff(model, ModelProto())) + count_chars(onnxwire.diff(ModelProto(), model))
 
 
 def diff_by_structure(model):
-    """Match a model with a copy that has one more node; return the size of the differences and of the model."""
+    """Match a model with a copy that has one more node; return the total size of differences and model."""
     edited_model = ModelProto()
     edited_model.CopyFrom(model)
     edited_model.graph.node.add(op_type="Added", output=["added"])
@@ -140,7 +140,10 @@ def diff_by_structure(model):
 
 
 def diff_with_edited(model):
-    """Compare a model with a copy that lacks its first node, initializer and input, and has an additional last node."""
+    """Compare a model with a copy that lacks its first node, initializer and input, and has an additional last node.
+
+    Returns the number of characters of the differences.
+    """
     edited_model = copy.deepcopy(model)
     edited_model.graph.node.add(op_type="New")
     del edited_model.graph.node[:1], edited_model.graph.initializer[:1], edited_model.graph.input[:1]

@@ -284,7 +284,7 @@ SOURCES = sorted(glob.glob(os.path.join(PACKAGE, "engine", "*.p*")))
 
 
 def onnx_words():
-    """Return words that only ONNX uses.
+    """Return words of ONNX that the engine must not contain.
 
     These are the names of messages that end in Proto or have several words, field names that contain an underscore, and
     three other words.
@@ -295,7 +295,7 @@ def onnx_words():
     return words | {"initializer", "dims", "onnx"}
 
 
-def test_the_list_of_onnx_words_is_not_empty():
+def test_the_onnx_words_include_well_known_names():
     assert {"ModelProto", "GraphProto", "raw_data", "initializer", "op_type", "TensorAnnotation"} <= onnx_words()
 
 
@@ -306,7 +306,7 @@ def test_the_engine_contains_no_names_of_onnx(path):
     assert words & onnx_words() == set()
 
 
-def test_the_list_of_engine_sources_is_not_empty():
+def test_the_list_of_engine_sources_has_more_than_40_files():
     assert len(SOURCES) > 40
 
 

@@ -37,7 +37,7 @@ DATA = encode_model()
 
 
 def make_random_edit(model, step: int, rng: Random) -> None:
-    """Make one edit with methods that both runtimes have."""
+    """Make one edit with methods that both runtimes have. step: a number for new names."""
     nodes = model.graph.node
     node = rng.choice(nodes)
     tensor = model.graph.initializer[rng.randrange(3)]
