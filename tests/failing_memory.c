@@ -1,7 +1,7 @@
 /* A Python module that makes allocations of the interpreter's three allocators fail. The engine's C code uses them too.
  *
- * call(function, first, count): call the function and return its result. The allocations of the call are counted from 1;
- *     those from `first` to `first + count - 1` fail. Errors of the function are raised.
+ * call(function, first, count): call the function and return its result. The allocations of the call are counted from
+ *     1; those from `first` to `first + count - 1` fail. Errors of the function are raised.
  * last_counts(): return (number of failed allocations, number of all allocations) of the last call.
  * block_count(): return the change of the number of allocated memory blocks since the import of the module.
  */
@@ -11,7 +11,7 @@
 static PyMemAllocatorEx originals[3];
 static const PyMemAllocatorDomain domains[3] = {PYMEM_DOMAIN_RAW, PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ};
 
-/* The counters are changed atomically, because threads of the engine allocate without the GIL. */
+/* The hooks change the counters atomically, because threads of the engine allocate without the GIL. */
 static long long n_allocations; /* allocations of the current or last call */
 static long long n_failed;      /* failed allocations of the current or last call */
 static long long n_blocks;      /* change of the number of allocated blocks since the import */

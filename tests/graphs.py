@@ -17,7 +17,8 @@ def value(name, *shape):
 def nested_model():
     """Return a model with a function call and an If, whose branches use a value and an initializer of the main graph.
 
-    h = Relu(x); y = If(flag, h + w, h * w); z = Twice(y) is the output; u = Neg(h) is not used.
+    h = Relu(x); y = If(flag, h + w, h * w); z = Twice(y) is the output; u = Neg(h) is not used. The function Other is
+    not called. A quantization annotation of h refers to the initializer s.
     """
     branch = {
         op: helper.make_graph([helper.make_node(op, ["h", "w"], [f"{op}_out"], name=f"branch_{op}")], op, [],
@@ -55,7 +56,7 @@ def write_sparse_model(path, size):
     tensor = b"".join(
         [varint_record(1, size), varint_record(2, TensorProto.UINT8), len_record(8, b"w"), tag(9, LEN), varint(size)]
     )
-    # The graph with the initializer (5), and the model's ir_version (1) and graph (7).
+    # The graph with the initializer (field 5), and the model's ir_version (field 1) and graph (field 7).
     body = b"".join([graph.SerializeToString(), tag(5, LEN), varint(len(tensor) + size), tensor])
     with open(path, "wb") as file:
         file.write(b"".join([varint_record(1, 10), tag(7, LEN), varint(len(body) + size), body]))

@@ -1,10 +1,11 @@
 """Measure the memory and time of calls and commands on hostile models and texts, each in its own process.
 
 `hostile_models.py` makes a file of n bytes. A call on that file must return or raise an onnxwire error within two
-limits. Its memory, beyond that of the process before the call, is at most 30 n + 64 MiB (in most tests 30 n + 16 MiB).
-Its time is at most that of 100 n + 20,000,000 iterations ("rounds") of an empty Python loop: 10.4 seconds for 5 MB if a
-round takes 20 ns. Printed text, and output whose size a call returns, count towards n, like input. The tests check
-memory and instructions (`count_pairs`). Run as a script, this module also measures time, and prints each violation:
+limits, which do not apply to FOREIGN_CALLS. The memory of the call, beyond that of the process before it, is at most
+30 n + 64 MiB (in most tests 30 n + 16 MiB). The time is at most that of 100 n + 20,000,000 iterations ("rounds") of an
+empty Python loop: 10.4 seconds for 5 MB if a round takes 20 ns. Printed text, and output whose size a call returns,
+count towards n, like input. The tests check memory, and the instructions of calls in one process (`count_pairs`). Run
+as a script, this module measures memory and time, and prints each violation:
 
     python tests/hostile.py --bytes 2000000
 """
@@ -43,8 +44,8 @@ from onnxwire.viewer.queries import Queries
 MIB = 1 << 20  # bytes
 ROUNDS_PER_BYTE = 100  # maximum number of iterations of an empty loop per byte
 BASE_ROUNDS = 20_000_000  # number of rounds that every call may use in addition
-_KILL_FACTOR = 10  # a call is killed a minute after this multiple of its time limit
-_COUNTED_ROUNDS = 10_000  # the number of rounds that `count_pairs` executes to count the instructions of one
+_KILL_FACTOR = 10  # a call is killed after this multiple of the time limit for its input, plus a minute
+_COUNTED_ROUNDS = 10_000  # the number of rounds that `count_pairs` executes to count the instructions of a round
 DIGITS = Path(__file__).parent.parent / "examples" / "digits_cnn.onnx"
 
 
@@ -126,12 +127,12 @@ def count_chars(differences):
 
 
 def diff_with_nothing(model):
-    """Compare a model with an empty model, in both directions."""
+    """Compare a model with an empty model in both directions; return the number of characters of the differences."""
     return count_chars(onnxwire.diff(model, ModelProto())) + count_chars(onnxwire.diff(ModelProto(), model))
 
 
 def diff_by_structure(model):
-    """Match a model with a copy that has one more node; return the size of the differences and of the model."""
+    """Match a model with a copy that has one more node; return the total size of differences and model."""
     edited_model = ModelProto()
     edited_model.CopyFrom(model)
     edited_model.graph.node.add(op_type="Added", output=["added"])
@@ -139,7 +140,10 @@ def diff_by_structure(model):
 
 
 def diff_with_edited(model):
-    """Compare a model with a copy that lacks its first node, initializer and input, and has an additional last node."""
+    """Compare a model with a copy that lacks its first node, initializer and input, and has an additional last node.
+
+    Returns the number of characters of the differences.
+    """
     edited_model = copy.deepcopy(model)
     edited_model.graph.node.add(op_type="New")
     del edited_model.graph.node[:1], edited_model.graph.initializer[:1], edited_model.graph.input[:1]
@@ -441,7 +445,7 @@ def measure(call, path, size, round_seconds, address_space):
     call may increase the address space, in addition to 1,000 for each byte of the file.
 
     Returns the peak memory in bytes beyond that before the call, the processor time in rounds, the bytes of output, and
-    a text that describes an unexpected error, or "".
+    a text that describes an unexpected error or end of the process, or "".
     """
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -500,7 +504,10 @@ def measure(call, path, size, round_seconds, address_space):
 
 @functools.cache
 def run_once(label):
-    """Run a call on a small model, so that later measurements do not include its imports."""
+    """Run a call on a small model, so that later measurements do not include the imports of the call.
+
+    No-op for THREADED_CALLS.
+    """
     if label not in THREADED_CALLS:
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -512,7 +519,7 @@ def run_once(label):
 
 
 class NoPandas:
-    """A finder that hides pandas, whose import by pyarrow takes six seconds under valgrind."""
+    """An import finder that hides pandas, whose import by pyarrow takes six seconds under valgrind."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -525,8 +532,8 @@ def run(size, base_bytes, models, calls, report=None, is_timed=False):
     `is_timed`, of time.
 
     size: approximate bytes of a file. base_bytes: bytes of memory that every call may use in addition to 30 per byte.
-    models: functions that make files, by name. calls: the calls, by name. report: a function that gets the names, the
-    memory in bytes, the rounds and the fault of every call.
+    models: functions that make files, by name. calls: the calls, by name. report: a function that gets the names
+    of the file and the call, the memory in bytes, the rounds and the fault of every call.
     """
     if calls.keys() <= CALLS.keys():
         for label in calls:

@@ -1,6 +1,7 @@
 """The program that `instructions.py` runs in a child process: `instruction_counter.py FOLDER MODULE FUNCTION`.
 
-It calls a function with a Counter. It imports few modules, because valgrind is slow.
+It calls a function with a Counter. FOLDER contains `requests.so`, and receives the dumps of valgrind and the result.
+The program imports few modules, because valgrind is slow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The engine reads headers of tensors in a mapped file from copies. Values and errors are those of bytes in memory.
 
 A header is the bytes that follow a long value. A copy has at most 256 bytes, of which at most 64 precede the header.
-Therefore these files have records of random lengths, in random order, around long values.
+Therefore the models of this file have records of random lengths, in random order, around long values.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from onnxwire.errors import DecodeError
 
 LONG_VALUE = bytes(300_000)
 FAR_SKIP_BYTES = 1 << 18  # OW_FAR_SKIP_BYTES of engine/thresholds.h
-# Lengths of values around the sizes of the copied parts, in bytes.
+# Lengths of short values in bytes, below and above the sizes 64 and 256 of the module docstring.
 FILLER_LENGTHS = (0, 1, 60, 180, 200, 250, 300, 600)
 
 
 def tensor_record(rng: random.Random, name: str) -> bytes:
-    """Return the record of an initializer: a long value, and random records before and after it.
+    """Return the record of an initializer: one or two long values, and random records around them.
 
     Field numbers: 1 dims, 2 data_type, 8 name, 9 raw_data, 12 doc_string, 16 metadata_props; unknown: 77, 99, 100.
     """
@@ -54,7 +54,10 @@ def tensor_record(rng: random.Random, name: str) -> bytes:
 
 
 def model_bytes(seed: int) -> bytes:
-    """Encode a model with six initializers, a node (1) and a name (2) in its graph (7), in random order."""
+    """Encode a model. Its graph (field 7) has six initializers, a node (field 1) and a name (field 2).
+
+    The records of the model and of the graph are in random order.
+    """
     rng = random.Random(seed)
     records = [tensor_record(rng, f"tensor{i}") for i in range(6)]
     records.insert(

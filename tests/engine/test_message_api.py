@@ -1,4 +1,4 @@
-"""Messages are read as in the official runtime. Further tests cover arrays, closing and threads."""
+"""Messages are read as in the official runtime. Other tests cover repr, copies, memory, closing, arrays and threads."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def model():
 
 @pytest.fixture(params=["ours", "official"])
 def message_of_runtime(request):
-    """Return the same message of onnxwire and of the official runtime, in separate tests."""
+    """Return the message with the encoding DATA: in one test of onnxwire, in another of the official runtime."""
     return onnxwire.ModelProto.FromString(DATA) if request.param == "ours" else onnx.ModelProto.FromString(DATA)
 
 
 def evaluate(expression, m):
-    """Return the value of an expression that may use `m` and `np`, or the builtin base class of its exception."""
+    """Return the value of an expression of `m` and `np`; after an exception, its most specific builtin class."""
     try:
         return eval(expression, {"m": m, "np": np})
     except Exception as error:
         return next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
 
 
-# --- exceptions
+# --- results and exceptions
 
 
 @wire.needs_upb
@@ -178,7 +178,7 @@ def test_the_base_of_messages_has_no_instances():
         onnxwire.Message()
 
 
-def test_every_class_is_a_message():
+def test_every_message_class_is_a_subclass_of_message():
     assert all(issubclass(cls, onnxwire.Message) for cls in SCHEMA.messages.values())
 
 
@@ -215,7 +215,7 @@ def test_a_field_descriptor_names_its_message_and_type(message_of_runtime):
     assert field.has_presence is True
 
 
-def test_a_field_descriptor_of_an_enum_has_its_values(message_of_runtime):
+def test_the_descriptor_of_an_enum_field_has_the_values_of_the_enum(message_of_runtime):
     field = message_of_runtime.graph.node[0].attribute[0].DESCRIPTOR.fields_by_name["type"]
     assert field.message_type is None
     assert field.enum_type.full_name == "onnx.AttributeProto.AttributeType"
@@ -279,7 +279,7 @@ def test_a_top_level_enum_has_the_official_names_and_numbers(name):
     assert getattr(onnxwire, name).items() == getattr(onnx.onnx_ml_pb2, name).items()
 
 
-def test_enum_values_are_attributes_of_classes_and_messages(model):
+def test_enum_values_are_attributes_of_messages_their_classes_and_the_package(model):
     tensor = model.graph.initializer[0]
     assert onnxwire.TensorProto.FLOAT == tensor.FLOAT == onnx.TensorProto.FLOAT
     assert onnxwire.EXPERIMENTAL == onnx.EXPERIMENTAL
@@ -429,7 +429,7 @@ def test_a_copy_of_a_sequence_is_equal(model, copy_function):
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_nested_classes_pickle_by_every_protocol(model, protocol):
+def test_messages_of_nested_classes_can_be_pickled_by_every_protocol(model, protocol):
     tensor_type = model.graph.input[0].type.tensor_type
     assert pickle.loads(pickle.dumps(tensor_type, protocol)) == tensor_type
 
@@ -470,7 +470,7 @@ def test_views_have_no_dict(model):
     lambda model: model.graph.node[1].input[1],
     lambda model: model.graph.node[-1].attribute[0].g.node[2].name,
 ])  # fmt: skip
-def test_a_view_keeps_the_document_alive_without_its_root(tmp_path, read_value):
+def test_a_view_keeps_the_document_alive_after_the_root_view_is_released(tmp_path, read_value):
     path = tmp_path / "model.onnx"
     path.write_bytes(DATA)
     model = onnxwire.load(path)
@@ -658,7 +658,7 @@ def test_an_array_of_numbers_has_their_dtype_and_values(name, dtype):
     assert array.tolist() == list(getattr(official, name))
 
 
-def test_an_array_of_a_packed_float_run_shares_the_memory_of_the_file():
+def test_an_array_of_a_packed_float_run_shares_the_memory_of_the_document():
     data = np.frombuffer(DATA, np.uint8)
     tensor = onnxwire.load(data).graph.initializer[0]
     array = np.asarray(tensor.float_data)
@@ -677,7 +677,7 @@ def test_an_empty_sequence_becomes_an_empty_array():
     assert np.asarray(onnxwire.TensorProto().float_data).shape == (0,)
 
 
-def test_an_array_that_was_copied_from_a_sequence_can_be_written(model):
+def test_writing_to_an_array_copied_from_a_sequence_does_not_change_the_sequence(model):
     array = np.array(model.graph.initializer[0].float_data)
     array[0] = 7
     assert model.graph.initializer[0].float_data[0] == 1.0
@@ -697,11 +697,11 @@ def test_an_array_of_a_damaged_run_raises_decode_error(name, encoded):
         np.asarray(getattr(onnxwire.TensorProto.FromString(encoded), name))
 
 
-# --- code of the caller that runs during a call
+# --- code that runs during a call, and bytes that change between calls
 
 
 def run_in_process(code, *arguments):
-    """Run a program in a child process, which may crash; return its output."""
+    """Run a program in a child process, because the program may crash; return the text that it prints to stdout."""
     package_parent = os.path.dirname(os.path.dirname(onnxwire.__file__))
     process = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {package_parent!r})\n{code}", *map(str, arguments)],
@@ -734,7 +734,7 @@ except onnxwire.ClosedError:
     assert run_in_process(code, tmp_path / "tensor.pb") == "ClosedError\n"
 
 
-def test_an_element_that_closes_the_document_when_compared_raises_closed_error(path):
+def test_a_searched_object_that_closes_the_document_when_compared_raises_closed_error(path):
     model = onnxwire.load(path)
 
     class Closing:

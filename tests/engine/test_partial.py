@@ -21,8 +21,7 @@ from onnxwire.engine.message import root_view
 from onnxwire.engine.verify import verify_document
 from onnxwire.errors import ClosedError, SourceError
 
-# The engine fetches values of this size or more that are not messages, apart from their first and last pages, only when
-# they are read.
+# A value of this size or more that is not a message is fetched only when it is read, except its first and last page.
 LONG_BYTES = 1 << 16
 
 
@@ -30,7 +29,7 @@ LONG_BYTES = 1 << 16
 def model_bytes() -> bytes:
     """Return the bytes of a model with long values of many kinds, and short values between them.
 
-    Its data types are 1 FLOAT, 6 INT32, 7 INT64, 8 STRING, 9 BOOL and 22 INT4.
+    The data types of its tensors are 1 FLOAT, 6 INT32, 7 INT64, 8 STRING, 9 BOOL and 22 INT4.
     """
     rng = np.random.default_rng(3)
     model = ow.ModelProto(ir_version=9, producer_name="p", doc_string="d" * (LONG_BYTES + 5))
@@ -86,7 +85,7 @@ def complete_model() -> ow.ModelProto:
 
 
 def partial_model(data: bytes | None = None) -> ow.ModelProto:
-    """Return a model of partial memory, whose long values are not resident."""
+    """Return a model in partial memory; its long values are not resident. data: its bytes; default: model_bytes()."""
     return root_view(partial_document(model_bytes() if data is None else data), ow.ModelProto)
 
 

@@ -31,7 +31,10 @@ def find_tensors(message):
 
 
 def random_graph(rng, depth, counter):
-    """Return a graph of random nodes, some of which have tensors or subgraphs. counter: as for `make_tensor`."""
+    """Return a graph of random nodes, some of which have tensors or subgraphs.
+
+    depth: the maximum number of levels of subgraphs. counter: as for `make_tensor`.
+    """
     nodes = []
     for index in range(rng.randrange(6)):
         node = helper.make_node("Op", [f"x{index}"], [f"y{index}"], name=f"n{index}")

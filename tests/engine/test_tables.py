@@ -1,4 +1,4 @@
-"""The tables agree with the official descriptors and with the history of the releases."""
+"""The tables agree with the official descriptors and the history of the releases; the engine has no names of ONNX."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_tables_have_exactly_the_official_enums():
 
 
 @EVERY_MESSAGE
-def test_a_message_has_the_official_fields_by_number(name):
+def test_a_message_has_the_official_field_numbers_and_names(name):
     expected = sorted((field.number, field.name) for field in MESSAGES[name].fields)
     assert [(field.number, field.name) for field in SCHEMA.messages[name].DESCRIPTOR.fields] == expected
 
@@ -89,7 +89,7 @@ def test_a_field_has_the_official_label_and_presence(name):
 
 
 @EVERY_FIELD
-def test_a_field_is_packed_as_the_official_one_is(name):
+def test_a_field_is_packed_exactly_if_the_official_field_is(name):
     our_field, official_field = field_pair(name)
     assert our_field.is_packed is official_field.is_packed
 
@@ -124,7 +124,7 @@ def test_an_enum_has_the_official_values(name):
 
 
 @EVERY_ENUM
-def test_an_enum_is_closed_as_the_official_one_is(name):
+def test_an_enum_is_closed_exactly_if_the_official_enum_is(name):
     assert SCHEMA.enums[name].DESCRIPTOR.is_closed is ENUMS[name].is_closed
 
 
@@ -196,7 +196,7 @@ def ir_version_of(text):
 
 
 def ir_range_of(row):
-    """Return the first IR version of a row, and the last one, or None if the row is in the newest release."""
+    """Return the first and the last IR version of a row. The last is None if the row is in the newest release."""
     is_in_newest_release = parse_release(row["last_release"]) == NEWEST
     return ir_version_of(row["first_release"]), None if is_in_newest_release else ir_version_of(row["last_release"])
 
@@ -258,7 +258,7 @@ def test_messages_without_a_row_in_the_newest_release_are_retired():
     assert {name.removeprefix("onnx.") for name in SCHEMA.retired} == names - current_messages
 
 
-def test_the_newest_version_of_the_tables_is_that_of_the_official_runtime():
+def test_the_newest_ir_version_is_that_of_the_official_runtime():
     assert onnxwire.IR_VERSION == onnx_ml_pb2.IR_VERSION == max(number for _, _, number in IR_RELEASES)
 
 
@@ -284,9 +284,9 @@ SOURCES = sorted(glob.glob(os.path.join(PACKAGE, "engine", "*.p*")))
 
 
 def onnx_words():
-    """Return words that only ONNX uses.
+    """Return words of ONNX that the engine must not contain.
 
-    These are the names of messages that end in Proto or have several words, the names of fields with an underscore, and
+    These are the names of messages that end in Proto or have several words, field names that contain an underscore, and
     three other words.
     """
     names = {cls.DESCRIPTOR.name for cls in SCHEMA.messages.values()}
@@ -295,7 +295,7 @@ def onnx_words():
     return words | {"initializer", "dims", "onnx"}
 
 
-def test_the_list_of_onnx_words_is_not_empty():
+def test_the_onnx_words_include_well_known_names():
     assert {"ModelProto", "GraphProto", "raw_data", "initializer", "op_type", "TensorAnnotation"} <= onnx_words()
 
 
@@ -306,7 +306,7 @@ def test_the_engine_contains_no_names_of_onnx(path):
     assert words & onnx_words() == set()
 
 
-def test_the_list_of_engine_sources_is_not_empty():
+def test_the_list_of_engine_sources_has_more_than_40_files():
     assert len(SOURCES) > 40
 
 

@@ -1,4 +1,7 @@
-"""Four threads read a model while another edits it: they read only values that were present, and no edit is lost."""
+"""Four threads read a model while another edits it: they read only values that were present, and no edit is lost.
+
+Another test checks that importing the package does not enable the GIL.
+"""
 
 import os
 import subprocess
@@ -34,7 +37,7 @@ DATA = encode_model()
 
 
 def make_random_edit(model, step: int, rng: Random) -> None:
-    """Make one edit with methods that both runtimes have."""
+    """Make one edit with methods that both runtimes have. step: a number for new names."""
     nodes = model.graph.node
     node = rng.choice(nodes)
     tensor = model.graph.initializer[rng.randrange(3)]
@@ -150,7 +153,7 @@ def test_concurrent_readers_read_existing_values_and_do_not_disturb_an_editor(se
     counts = dict.fromkeys(READ_FUNCTIONS, 0)
 
     def read_repeatedly(first_function: int) -> None:
-        """Call all READ_FUNCTIONS in turn until the editor has finished and each function was completed.
+        """Call all READ_FUNCTIONS in turn until the editor has finished and each function has returned at least once.
 
         first_function: index of the function to call first.
         """

@@ -9,7 +9,7 @@ from onnxwire.index.components import cyclic_components
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_cyclic_components_are_the_vertices_with_paths_in_both_directions(seed: int) -> None:
+def test_cyclic_components_are_the_sets_of_vertices_with_paths_in_both_directions(seed: int) -> None:
     rng = random.Random(seed)
     n_vertices = 12
     edges = [(rng.randrange(n_vertices), rng.randrange(n_vertices)) for _ in range(rng.randrange(30))]

@@ -1,8 +1,8 @@
-"""The definition that a name refers to: all readers agree, even for models that violate single assignment.
+"""All code that resolves names finds the same definition of a name, even in models that violate single assignment.
 
 Random models have several nodes that produce one value, names that hide outer ones, nested graphs that capture values,
-functions, initializers that are also inputs, and empty names. The readers are compared with a plain resolver, written
-from the rules at the head of `index/names.pyx`.
+functions, initializers that are also inputs, and empty names. The results are compared with those of `Scope`, a plain
+resolver written from the rules at the head of `index/names.pyx`.
 """
 
 import random
@@ -24,7 +24,7 @@ NAMES = ["a", "b", "c", "d", "e", ""]
 def fill_randomly(rng, scope, depth):
     """Fill a graph or function with random nodes and nested graphs; few names are used, so that they collide.
 
-    depth: the number of levels of nested graphs.
+    depth: the maximum number of levels of nested graphs.
     """
     if isinstance(scope, GraphProto):
         for name in rng.choices(NAMES, k=rng.randrange(3)):
@@ -118,10 +118,11 @@ def all_scopes(model):
 
 
 def uses_of(scope):
-    """Yield the uses of a scope's nodes and of its captured outputs: scope, name, node, slot, kind.
+    """Yield (scope, name, node, slot, kind) for each node input, node output and captured graph output of a scope.
 
-    The node is an index. For a captured name, the scope is the one that defines it, the node is the one in that scope
-    that contains the nested graph, and the slot is None. Otherwise the slot is the index of the input or output.
+    Empty names are omitted. The node is an index. For a captured name, the scope is the one that defines it, the
+    node is the one in that scope that contains the nested graph, and the slot is None. Otherwise the slot is the index
+    of the input or output.
     """
     for i, node in enumerate(scope.message.node):
         for slot, name in enumerate(node.input):
@@ -252,7 +253,7 @@ def test_check_resolves_each_input_to_the_same_definition(models):
                     assert definitions_found[f"{scope.path}.node[{i}].input[{slot}]"] == expected
 
 
-def test_the_walk_over_messages_applies_the_same_rules(models):
+def test_definitions_and_captured_names_follow_the_same_rules(models):
     for model in models:
         for scope in all_scopes(model):
             inputs, initializers, producers = definitions(scope.message)
@@ -319,7 +320,7 @@ def test_the_first_node_that_produces_a_name_defines_its_value():
 
 @pytest.mark.filterwarnings("ignore::onnxwire.UntypedValueWarning")
 @pytest.mark.parametrize("field", ["input", "initializer"])
-def test_an_input_or_initializer_precedes_nodes_that_produce_its_name(field):
+def test_an_input_or_initializer_has_precedence_over_nodes_that_produce_its_name(field):
     model = make_model_with_two_producers()
     if field == "input":
         model.graph.input.add(name="y")

@@ -1,5 +1,5 @@
 """A Hugging Face Hub on the loopback interface: requests for large files are redirected to signed, expiring addresses
-of another server."""
+of another server, the CDN."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
         (self._answer_hub if name == "hub" else self._answer_cdn)(hub)
 
     def _answer_hub(self, hub: HubState) -> None:
-        """Answer as the Hub: with a small file, a redirect to a large file, the list of a repository, or an error."""
+        """Answer as the Hub: a small file, a redirect to a large file, the file list of a repository, or an error."""
         path = urlsplit(self.path).path
         if hub.is_private and self.headers.get("Authorization") != f"Bearer {TOKEN}":
             self._reply(401, b"", {"X-Error-Code": "GatedRepo"})
@@ -145,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _lfs_entry(data: bytes) -> dict[str, object]:
-    """Return the description of a large file in a list."""
+    """Return the description of a large file in the file list of a repository."""
     return {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
 
 

@@ -1,4 +1,8 @@
-"""If a file is written to while a model mapped from it is open, reading payloads and encoding raise errors."""
+"""If a file is changed while a model mapped from it is open, reading payloads, encoding and saving raise errors.
+
+Writing to the file and truncating it are changes; replacing, renaming and unlinking it are not. The same applies to
+writing to an external data file.
+"""
 
 import functools
 import os
@@ -30,7 +34,7 @@ def encode_model(value: float) -> bytes:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Write a model whose weights are 1. Return its path when a later write would have a later modification time."""
+    """Write a model whose weights are 1, call `wait_for_later_time`, and return the path of the model."""
     path = tmp_path / "model.onnx"
     path.write_bytes(encode_model(1))
     wait_for_later_time(path)

@@ -1,4 +1,4 @@
-"""Reading external data files: when they are opened, mapped, read and closed."""
+"""Reading external data: references, byte ranges, opening, reading and closing of files, and data in place of files."""
 
 import hashlib
 import os
@@ -38,7 +38,10 @@ def tensor(*entries: tuple[str, object], name: str = "w", dims: tuple[int, ...] 
 
 
 def tensor_at(location: str, offset: object = None, length: object = None, **options: Any) -> onnx.TensorProto:
-    """Return an EXTERNAL tensor of bytes at an offset. None omits the entry. options: as for `tensor`."""
+    """Return an EXTERNAL tensor of bytes in a file.
+
+    location, offset, length: the entries of external_data; None omits an entry. options: as for `tensor`.
+    """
     entries = [("location", location), ("offset", offset), ("length", length)]
     return tensor(*((key, value) for key, value in entries if value is not None), **options)
 
@@ -171,7 +174,7 @@ def test_closing_releases_files_and_mappings(path: Path, mmap: bool) -> None:
 
 @needs_proc
 @both_mmap_modes
-def test_a_model_without_references_releases_its_files(path: Path, mmap: bool) -> None:
+def test_an_unreferenced_model_releases_its_files(path: Path, mmap: bool) -> None:
     n_before = count_descriptors()
     load_initializer(path, mmap=mmap).numpy()
     assert count_descriptors() == n_before
@@ -192,7 +195,7 @@ def test_all_files_stay_open_while_an_array_refers_to_one_of_them(tmp_path: Path
         model.graph  # noqa: B018
 
 
-def test_data_that_was_read_into_memory_outlives_the_file(path: Path) -> None:
+def test_data_that_was_read_into_memory_outlives_the_model(path: Path) -> None:
     with onnxwire.load(path, mmap=False) as model:
         array = model.graph.initializer[0].numpy()
     assert array.tobytes() == DATA[100:116]
@@ -266,7 +269,7 @@ def test_the_error_of_too_many_files_contains_a_remedy(tmp_path: Path) -> None:
 
 
 def test_folders_need_not_be_readable(tmp_path: Path) -> None:
-    # Root may read everything, so a program of root changes to another user.
+    # Root may read everything, so the program changes to another user if it runs as root.
     code = (
         "import os, sys, tempfile, pathlib, numpy, onnxwire\n"
         "folder = pathlib.Path(tempfile.mkdtemp(dir='/tmp'))\n"
