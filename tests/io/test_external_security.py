@@ -57,7 +57,7 @@ class Case:
         self.model = self.folder / "m.onnx"
 
     def read(self, *entries: object, **options: Any) -> bytes:
-        """Write the model, unless it is a symbolic link, and return the elements of its tensor.
+        """Write the model, unless its path is a symbolic link, and return the bytes of its tensor.
 
         entries: the entries of external_data; a string is a location. options: as for `load`.
         """
@@ -67,7 +67,7 @@ class Case:
         return read_contents(self.model, **options)
 
     def assert_refused(self, *entries: object, match: str | None = None, **options: Any) -> None:
-        """Assert that reading raises an error that names the model and tensor, and does not contain the secret.
+        """Assert that reading with and without mmap raises an error that names model and tensor, but not the secret.
 
         entries, options: as for `read`. match: a pattern that the error matches.
         """
@@ -83,7 +83,7 @@ class Case:
 
 
 def read_contents(path: object, **options: Any) -> bytes:
-    """Return the elements of a model's first initializer. options: as for `load`."""
+    """Return the bytes of a model's first initializer. options: as for `load`."""
     with onnxwire.load(path, **options) as model:
         return bytes(model.graph.initializer[0].raw_view)
 
@@ -95,7 +95,7 @@ def case(tmp_path: Path) -> Case:
 
 @pytest.fixture(params=["openat", "by path"])
 def open_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run a test with openat, and as on systems that can't open a name relative to an open folder."""
+    """Run a test twice: with openat, and by path, as on systems without openat."""
     monkeypatch.setattr(external_files, "_HAS_DIR_FD", request.param == "openat")
     return request.param
 
@@ -316,7 +316,7 @@ def test_a_refused_location_is_not_searched_in_another_folder(case: Case) -> Non
 
 @needs_proc
 def test_links_of_proc_are_not_followed_by_the_kernel(case: Case) -> None:
-    # The kernel opens the file itself, regardless of the text of these links.
+    # When the kernel follows such a link, it opens the object directly and ignores the text of the link.
     with open(case.secret, "rb") as file:
         case.link("fd", f"/proc/self/fd/{file.fileno()}")
         case.assert_refused("fd", match="symbolic link leads out")
@@ -335,7 +335,7 @@ def test_a_hard_link_to_a_file_outside_is_refused(case: Case, open_method: str) 
     case.assert_refused("hard", match=r"2 names \(hard links\).*external_root=")
 
 
-def test_a_hard_link_is_read_only_if_all_its_names_are_inside_the_folder(case: Case) -> None:
+def test_a_file_is_refused_unless_all_its_hard_links_are_inside_the_folder(case: Case) -> None:
     (case.folder / "sub" / "deep").mkdir()
     for name in ("a", "sub/b", "sub/deep/c"):
         os.link(case.folder / "w.bin", case.folder / name)
@@ -353,19 +353,19 @@ def test_hard_links_in_folders_behind_symbolic_links_do_not_count(case: Case) ->
 def test_a_hard_link_in_two_allowed_folders_counts_once(case: Case) -> None:
     os.link(case.secret, case.folder / "sub" / "hard")
     case.model.write_bytes(encode_tensors(tensor(("location", "hard"))))
-    case.link("sub/m.onnx", "../m.onnx")  # one folder is inside the other
+    case.link("sub/m.onnx", "../m.onnx")  # so `sub` and the folder above it are both allowed
     with pytest.raises(ExternalDataError, match="hard links"):
         read_contents(case.folder / "sub" / "m.onnx")
 
 
-def test_a_folder_that_is_a_link_is_searched_for_names(case: Case, tmp_path: Path) -> None:
+def test_a_folder_that_is_a_link_is_searched_for_hard_links(case: Case, tmp_path: Path) -> None:
     os.link(case.folder / "w.bin", case.folder / "again")
     case.model.write_bytes(encode_tensors(tensor(("location", "again"))))
     os.symlink(case.folder, tmp_path / "link")
     assert read_contents(tmp_path / "link" / "m.onnx") == DATA
 
 
-def test_the_search_for_names_is_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_for_hard_links_is_bounded(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     os.link(case.folder / "w.bin", case.folder / "sub" / "again")
     for i in range(30):
         (case.folder / f"other{i}").touch()
@@ -390,7 +390,7 @@ def test_folders_pipes_sockets_and_devices_are_refused(case: Case, open_method: 
         case.assert_refused("socket", match="it is a socket")
     case.assert_refused("pipe", match="it is a pipe")
     case.assert_refused("sub", match="it is a folder")
-    # /dev/zero is endless. The model's folder has no file of this name.
+    # /dev/zero is endless. The model's folder has no file `zero`, so `zero` is searched in external_root.
     case.assert_refused("zero", match="it is a device", external_root="/dev")
 
 
@@ -434,7 +434,8 @@ def test_a_model_in_a_cache_of_links_into_a_store_of_blobs_is_read(
     os.symlink(f"{store}/h1", snapshot / "m.onnx")
     os.symlink(f"{store}/h2", snapshot / "m.onnx_data")
     assert read_contents(snapshot / "m.onnx") == DATA
-    # Only the folders of the link and of the model are allowed, neither another store nor the folders above them.
+    # Only the folder of the link m.onnx and the folder of its target are allowed, neither another store nor the folders
+    # above them.
     for target in ("repo2/blobs/h2", "repo/secret", "repo/snapshots/secret"):
         (tmp_path / target).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / target).write_bytes(SECRET)
@@ -462,7 +463,7 @@ def test_data_is_found_through_a_link_to_the_models_folder(case: Case, tmp_path:
 
 
 def test_data_in_a_store_of_blobs_is_refused_if_the_model_is_not_in_the_store(case: Case, open_method: str) -> None:
-    # The outside folder is the store. The model is not a link to a file of it.
+    # The outside folder is the store. The model is not a link to a file in the store.
     case.link("m.onnx_data", case.outside_folder / "secret")
     case.assert_refused("m.onnx_data", match="symbolic link leads out")
 
@@ -530,7 +531,7 @@ def test_a_function_receives_only_valid_locations(case: Case) -> None:
 # --- races
 
 
-# Replaces a file, pipe or folder in the model's folder by another object, or moves a hard link, again and again.
+# Repeatedly replaces an entry of the model's folder by another file, pipe, link or folder, or moves a hard link.
 SWAPPING_PROGRAM = """
 import itertools, os, sys
 kind, folder, secret = sys.argv[1:]
@@ -577,8 +578,8 @@ def test_a_path_swapped_while_it_is_opened_never_yields_the_secret(case: Case, k
         try:
             assert swapper.stdout is not None
             swapper.stdout.readline()
-            # Repeat until both results have occurred so often that swaps have occurred between any two steps. With the
-            # kind "name", the file has a second hard link outside of the folder, so it is always refused.
+            # Open the path at least 3,000 times, then until both results have occurred 50 times, at most 30,000 times.
+            # With the kind "name", the file has a second hard link outside of the folder, so it must never be read.
             while n_rounds < 3000 or (n_rounds < 30_000 and (n_refused < 50 or (kind != "name" and n_read < 50))):
                 n_rounds += 1
                 try:
@@ -632,7 +633,7 @@ def test_cve_2026_34446_a_hard_link_as_the_file_is_refused(case: Case, open_meth
 
 
 def test_cve_2026_34445_keys_do_not_become_attributes(case: Case) -> None:
-    # GHSA-538c-55jv-c5g9, CWE-915: every key was set as an attribute of an object without checks.
+    # GHSA-538c-55jv-c5g9, CWE-915: every key was set, without a check, as an attribute of an object.
     keys = ["__class__", "__dict__", "__init__", "__getattribute__", "_fields", "count", "index", "evil_attr",
             "Location", "location ", "offset\0", "basepath"]  # fmt: skip
     entries = [(key, str(case.outside_folder)) for key in keys]
@@ -671,15 +672,15 @@ def test_cve_2026_27489_locations_in_the_working_directory_are_restricted(
             read_contents(path)
 
 
-def test_a_location_that_begins_with_a_number_sign_skips_no_check(case: Case) -> None:
-    # onnx/checker.cc does not check locations that begin with #; "#/../" then became a plain name.
+def test_a_location_that_begins_with_a_number_sign_is_refused(case: Case) -> None:
+    # onnx/checker.cc does not check locations that begin with #.
     for name in ("#", "#sub"):
         (case.folder / name).mkdir()
     for location in ("#", "#/../w.bin", "#/../../outside/secret", "#sub/w.bin", "#w.bin", "#/../../../../etc/passwd"):
         case.assert_refused(location)
 
 
-def test_the_location_of_a_memory_address_is_refused(case: Case) -> None:
+def test_the_location_that_denotes_memory_addresses_is_refused(case: Case) -> None:
     # microsoft/onnxruntime#28709: with this location, `offset` is a memory address that is read.
     (case.folder / "*" / "_ORT_MEM_ADDR_").mkdir(parents=True)
     (case.folder / "*" / "_ORT_MEM_ADDR_" / "*").write_bytes(DATA)
@@ -712,7 +713,7 @@ def test_a_model_without_a_folder_can_not_read_the_working_directory(
             separate_tensor.numpy()
 
 
-def test_the_location_in_every_field_with_a_tensor_is_checked(case: Case) -> None:
+def test_locations_in_attributes_and_sparse_tensors_are_checked(case: Case) -> None:
     # microsoft/onnxruntime#28709: sparse tensors and tensors of attributes were read by other code than initializers,
     # with fewer checks.
     tensor_outside = tensor(("location", "../outside/secret"))
@@ -747,7 +748,7 @@ def test_the_location_in_every_field_with_a_tensor_is_checked(case: Case) -> Non
 
 
 def load_and_save(case: Case, *tensors: onnx.TensorProto, **options: Any) -> None:
-    """Load a model of these tensors and save it in the folder `out`. Errors of the save are ignored."""
+    """Load a model with these initializers and save it in the folder `out`. Warnings and save errors are ignored."""
     case.model.write_bytes(encode_tensors(*tensors))
     (case.folder / "out").mkdir(exist_ok=True)
     with onnxwire.load(case.model) as model, contextlib.suppress(Error), warnings.catch_warnings():
@@ -762,8 +763,8 @@ def sizes_of_files(path: Path) -> dict[str, int]:
 
 @pytest.fixture
 def check_only_target_is_written(case: Case, tmp_path: Path) -> Iterator[None]:
-    """Assert after the test that only the model and the folder of its save have new files or sizes, that the secret is
-    unchanged, and that all files have less than 1 MiB together."""
+    """Assert after the test that no file except the model and the files in `out` was added, removed or changed in size,
+    that the secret is unchanged, and that all files together have less than 1 MiB."""
     sizes_before = sizes_of_files(tmp_path)
     yield
     sizes_after = sizes_of_files(tmp_path)
@@ -808,7 +809,7 @@ def test_saving_does_not_write_zeros_up_to_an_offset_in_the_model(
 def test_names_of_tensors_as_file_names_never_lead_out_of_the_folder(
     case: Case, check_only_target_is_written: None, name: str
 ) -> None:
-    # onnx.save_model(all_tensors_to_one_file=False) took the tensor's name as the file's.
+    # onnx.save_model(all_tensors_to_one_file=False) used the tensor's name as the name of the file.
     (case.folder / "out").mkdir()
     os.symlink(case.secret, case.folder / "out" / "link")
     inline = onnx.TensorProto(

@@ -1,4 +1,4 @@
-"""Models on the Hugging Face Hub: addresses, redirects to signed addresses, tokens, the local cache, lists of files."""
+"""Models on the Hugging Face Hub: addresses, redirects to signed addresses, tokens, caches, lists of files, saving."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def isolated_home(monkeypatch, tmp_path):
 
 @pytest.fixture
 def fake_hub(monkeypatch):
-    """Start a Hub with models in one repository. The weight of onnx/x.onnx is the external file onnx/w.data."""
+    """Start a fake Hub with models in one repository. The weight of onnx/x.onnx is stored in the file onnx/w.data."""
     message = ow.ModelProto(ir_version=9)
     tensor = message.graph.initializer.add(
         name="w", data_type=ow.TensorProto.UINT8, dims=[len(DATA)], data_location=ow.TensorProto.EXTERNAL
@@ -51,7 +51,7 @@ def fake_hub(monkeypatch):
 
 
 def read_all(address: str, **options) -> int:
-    """Read all tensors of a model with the bytes DATA. Return the number of requests."""
+    """Read all tensors of the model DATA from an address. Return the number of requests for the file."""
     with ow.load(address, **options) as message:
         assert [tensor.numpy().nbytes for tensor in message.graph.initializer] == [100_000, 5_000_000, 70_000, 300_000]
         return message._document.memory.source.requests
@@ -113,7 +113,7 @@ def test_a_model_is_read_with_one_redirect(fake_hub) -> None:
     assert all(request.headers["if-match"] == '"of-the-cdn"' for request in fake_hub.hub.requests_to("cdn")[1:])
 
 
-def test_expired_addresses_are_renewed_by_commit(fake_hub) -> None:
+def test_expired_addresses_are_renewed_for_the_commit_of_the_open_model(fake_hub) -> None:
     fake_hub.hub.lifetime = 1000
     with ow.load(f"hf://{REPOSITORY}/m.onnx") as message:
         fake_hub.hub.expiry_times.clear()
@@ -284,7 +284,7 @@ def test_pipes_and_links_out_of_the_cache_are_not_read(kind, fake_hub, tmp_path)
     assert fake_hub.hub.requests_to("cdn")
 
 
-def test_versions_of_files_equal_those_of_listings(fake_hub) -> None:
+def test_listings_contain_the_matching_files_and_their_versions(fake_hub) -> None:
     pytest.importorskip("huggingface_hub")
     (all_files,) = find_files([f"hf://{REPOSITORY}"])
     assert [name for name, _ in all_files] == [

@@ -1,4 +1,4 @@
-"""`load` and `verify`: the sources that they open, and the errors of invalid sources."""
+"""`load` and `verify`: the sources that they open, the errors of invalid sources, closing, and large files."""
 
 import bz2
 import gc
@@ -169,7 +169,7 @@ def test_an_unreadable_file_raises_permission_error(tmp_path: Path) -> None:
     assert isinstance(error_info.value, onnxwire.SourceError)
 
 
-def test_an_empty_file_is_refused_but_empty_bytes_verify(tmp_path: Path) -> None:
+def test_an_empty_file_is_refused_but_verify_accepts_empty_bytes(tmp_path: Path) -> None:
     path = tmp_path / "empty.onnx"
     path.touch()
     for call in (onnxwire.load, onnxwire.verify):
@@ -472,7 +472,8 @@ def write_layers(path: Path, sizes: list[int]) -> list[str]:
 def test_the_headers_of_large_tensors_are_found_despite_wrong_predictions(sizes: list[int], tmp_path: Path) -> None:
     path = tmp_path / "layers.onnx"
     names = write_layers(path, sizes)
-    # Evict the file from the page cache.
+    # Evict the file from the page cache: predicted headers are requested only if they are not in memory
+    # (engine/advise.h).
     fd = os.open(path, os.O_RDONLY)
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -52,13 +52,13 @@ def stored_bytes(client, key: str) -> bytes:
 
 
 def list_uploads(client) -> list[object]:
-    """Return the uploads that are neither complete nor aborted."""
+    """Return the multipart uploads to the bucket that are neither complete nor aborted."""
     return client.list_multipart_uploads(Bucket="bucket").get("Uploads", [])
 
 
 @pytest.fixture
 def sent_sizes(monkeypatch):
-    """Return the list of the sizes of the blocks that `part_copy` sends."""
+    """Return a list to which the size in bytes of each block is added that `part_copy` sends."""
     sizes: list[int] = []
     split_blocks = part_copy._blocks
 
@@ -95,7 +95,7 @@ def test_a_model_is_saved_over_itself(bucket, sent_sizes) -> None:
     assert stored_bytes(client, "self.onnx") == edited_bytes() and sum(sent_sizes) <= 6 * MIB
 
 
-def test_a_changed_source_is_an_error_and_leaves_the_target(bucket) -> None:
+def test_a_changed_source_is_an_error_and_leaves_the_target_unchanged(bucket) -> None:
     client, options = bucket
     client.put_object(Bucket="bucket", Key="changing.onnx", Body=DATA)
     client.put_object(Bucket="bucket", Key="old.onnx", Body=b"old")
@@ -210,7 +210,7 @@ SOURCE = Payload(0, 0)  # the document of each Piece
 
 
 def test_the_blocks_of_a_sent_part_count_towards_the_limit_of_parts(monkeypatch) -> None:
-    # 13 ranges of 1 MiB at distances are sent in blocks of 8 and 5 MiB; the range after them is copied.
+    # 13 ranges of 1 MiB, with gaps of 1 MiB between them, are sent in blocks of 8 and 5 MiB; the last range is copied.
     segments = [(Piece(start, start + MIB), MIB) for start in range(0, 26 * MIB, 2 * MIB)]
     segments.append((Piece(10**9, 10**9 + 40 * MIB), 40 * MIB))
     for max_parts in (2, 3):
@@ -242,7 +242,7 @@ def test_planned_parts_cover_the_encoding_and_have_at_least_5_mib_except_the_las
                for part in parts if isinstance(part, SentPart))  # fmt: skip
 
     def merge_pieces(pieces: list[object]) -> list[tuple[object, ...]]:
-        """Return the ranges of the source, adjacent ones merged, and the lengths of the literals."""
+        """Return the ranges of the source, adjacent ranges merged, and the lengths of the literals, in their order."""
         ranges: list[tuple[object, ...]] = []
         for piece in pieces:
             span = (

@@ -1,4 +1,4 @@
-"""Models on a server: the requested ranges, the number of requests, and the read values."""
+"""Models on a server: the requested ranges, the number of requests, the read values, and the cache on the disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 
 def payload(pieces: Pieces, info: ow.TensorInfo) -> bytes:
-    """Return the bytes of a tensor from the contents of the file."""
+    """Return the bytes of a tensor. pieces: the contents of the model's file."""
     return pieces.read(info.offset, info.offset + info.nbytes)
 
 
@@ -210,7 +210,7 @@ def test_a_cache_on_the_disk_saves_requests(tmp_path) -> None:
         check_payloads(address, pieces, tmp_path / "cache")
         server.state.reset()
         check_payloads(address, pieces, tmp_path / "cache")
-        # The only request is for the version.
+        # The only request checks whether the file has changed.
         assert len(server.state.requests) == 1
         server.state.etag = '"two"'
         check_payloads(address, pieces, tmp_path / "cache")
@@ -246,7 +246,7 @@ def test_the_cache_evicts_the_least_recently_used_files(tmp_path, monkeypatch) -
     assert sum(path.stat().st_blocks * 512 for path in (tmp_path / "onnxwire-ranges").iterdir()) < 17 * MIB
 
 
-def test_several_processes_share_a_cache(tmp_path) -> None:
+def test_several_processes_with_one_cache_read_equal_values(tmp_path) -> None:
     import subprocess
     import sys
 

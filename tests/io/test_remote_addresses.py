@@ -1,4 +1,4 @@
-"""User names, passwords and queries in addresses: they are sent correctly, and never shown."""
+"""User names, passwords and queries in addresses are sent correctly and never shown; invalid addresses are errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import onnxwire as ow
 from onnxwire.io.remote.address import parse_address, shown_address
 
 SECRET = "Hunter2Secret"
-# Passwords without percent-encoding.
+# Passwords before percent-encoding.
 PASSWORDS = [
     f"{SECRET}", f"{SECRET}/{SECRET}", f"12/{SECRET}", f"/{SECRET}", f"{SECRET}@{SECRET}", f"{SECRET}:{SECRET}",
     f"{SECRET}%{SECRET}", f"{SECRET}%2F", f"{SECRET}#{SECRET}", f"{SECRET}?{SECRET}", f"12?{SECRET}", f"12#{SECRET}",
@@ -34,8 +34,8 @@ def bytes_of(pieces: Pieces) -> bytes:
 
 
 def shown_texts(call) -> list[str]:
-    """Return all texts of a call: of its error with causes and contexts, or of the model that it returns, and of its
-    warnings."""
+    """Return the texts that a call shows: those of its error and the error's causes and contexts, or of the model that
+    it returns, and those of its warnings."""
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         try:
@@ -86,7 +86,7 @@ def test_a_password_is_never_shown(password, is_encoded) -> None:
             assert authorizations and set(authorizations) == {f"Basic {credentials}"}
 
 
-def test_a_user_is_sent_with_each_request_and_to_external_data(tmp_path) -> None:
+def test_a_user_is_sent_with_each_request_for_a_model_and_its_external_data(tmp_path) -> None:
     message = ow.ModelProto.FromString(bytes_of(model([5000])))
     ow.save(message, tmp_path / "m.onnx", external="w.data")
     files = {name: (tmp_path / name).read_bytes() for name in ("m.onnx", "w.data")}
@@ -102,7 +102,7 @@ def test_a_user_is_sent_with_each_request_and_to_external_data(tmp_path) -> None
         assert "authorization" not in server.state.requests[0].headers
 
 
-def test_a_header_of_the_caller_overrides_the_user_in_an_address() -> None:
+def test_headers_of_the_caller_override_the_user_of_an_address_but_not_range_and_host() -> None:
     with ObjectServer({"m.onnx": model([100])}) as server:
         options = {
             "client_options": {"default_headers": {"authorization": "Bearer x", "RANGE": "bytes=0-1", "host": "x"}}

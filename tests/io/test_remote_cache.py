@@ -1,4 +1,4 @@
-"""The cache of ranges on disk: the files that it changes, the owners that it trusts, and damaged entries."""
+"""The cache of ranges on disk: its files and keys, the owners that it trusts, damage, full disks, killed processes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_only_entries_are_removed(pieces, tmp_path, monkeypatch) -> None:
     assert target.read_bytes() == b"precious"
 
 
-def test_the_cache_is_a_private_folder_with_a_tag(pieces, tmp_path) -> None:
+def test_the_cache_is_a_private_folder_with_a_marker_file(pieces, tmp_path) -> None:
     with ObjectServer({"a": pieces}) as server:
         check_payloads(f"{server.url}/a", pieces, tmp_path / "new" / "cache")
     cache_folder = tmp_path / "new" / "cache" / FOLDER
@@ -96,7 +96,7 @@ def test_the_cache_is_a_private_folder_with_a_tag(pieces, tmp_path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in cache_folder.iterdir()} == {0o600}
 
 
-def test_addresses_that_differ_in_any_part_share_no_entry(tmp_path) -> None:
+def test_files_whose_addresses_or_headers_differ_share_no_entry(tmp_path) -> None:
     """The path, size and ETag are the same, and the bytes depend on the query, user, header or endpoint."""
     models = [model([300_000], names=[f"weight{i}"]) for i in range(8)]
     with ObjectServer({"d/m.onnx": models[0]}) as server, ObjectServer({"d/m.onnx": models[7]}) as second_server:
@@ -242,7 +242,7 @@ def assert_refused(folder: Path, words: str) -> None:
     assert "\n" not in str(error_info.value) and "cache=" in str(error_info.value)
 
 
-def test_a_folder_that_is_not_the_caches_is_refused(tmp_path) -> None:
+def test_a_folder_without_the_marker_of_the_cache_is_refused(tmp_path) -> None:
     (tmp_path / FOLDER).mkdir(mode=0o700)
     (tmp_path / FOLDER / "weights.data").write_bytes(b"precious")
     assert_refused(tmp_path, "is not a cache")
@@ -353,7 +353,7 @@ def test_processes_that_are_killed_leave_a_cache_that_works(pieces, tmp_path, mo
         check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
 
 
-def test_a_process_that_was_killed_before_it_wrote_the_tag_blocks_no_other_process(pieces, tmp_path) -> None:
+def test_a_process_that_was_killed_before_it_wrote_the_marker_blocks_no_other_process(pieces, tmp_path) -> None:
     with ObjectServer({"m.onnx": pieces}) as server:
         (tmp_path / "no tag" / FOLDER).mkdir(parents=True, mode=0o700)
         (tmp_path / "empty tag" / FOLDER).mkdir(parents=True, mode=0o700)

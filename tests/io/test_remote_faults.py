@@ -1,4 +1,4 @@
-"""Faults of a server at each request: a read raises an error of onnxwire or returns the right values."""
+"""Faults of servers: a read or save raises an error of onnxwire or is correct, and errors contain no credential."""
 
 from __future__ import annotations
 

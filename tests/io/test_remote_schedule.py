@@ -19,7 +19,7 @@ TENSOR_BYTES = 100_000
 def make_files(folder: str, count: int, change: int = 0) -> dict[str, Pieces]:
     """Return the files of a model of `count` initializers.
 
-    Each has its own external file, whose bytes are the initializer's index plus `change`.
+    Each initializer has its own external file, in which each byte is the initializer's index plus `change`.
     """
     message = ow.ModelProto(ir_version=9, graph=ow.GraphProto(name="g"))
     files = {}

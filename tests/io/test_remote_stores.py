@@ -1,4 +1,4 @@
-"""Models in S3 and in stores of obstore and fsspec: load, external data, save, and the commands that read models."""
+"""Models in S3 and other stores: load, external data, save, commands, the reuse of stores, and the end of a process."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_no_location_leads_out_of_the_folder(location) -> None:
         with ow.load(f"{server.url}/d/m.onnx") as loaded_model, pytest.raises((ow.ExternalDataError, ow.SourceError)):
             loaded_model.graph.initializer[0].numpy()
         requested_paths = {request.path for request in server.state.requests}
-        # A location that looks like an address, or like an escape, is a name in the folder.
+        # A location that looks like an address, or contains a percent escape, is a name in the folder.
         assert {path for path in requested_paths if not path.startswith("/d/") or "/.." in path or "%2" in path} <= {
             "/d/%252e%252e/weights.data", "/d/..%252fweights.data", "/d/%252fweights.data", "/d/.%252e/weights.data",
         }  # fmt: skip
@@ -329,7 +329,7 @@ is_running.acquire()
 
 
 def test_a_process_ends_only_after_native_threads_that_run_python_code() -> None:
-    """A thread of a store that still runs Python code would abort the process."""
+    """If the interpreter exits while a thread of a store runs Python code, the process may abort."""
     with ObjectServer({"m.onnx": model([100])}) as server:
         command = [sys.executable, "-c", EXITING_PROGRAM, f"{server.url}/m.onnx"]
         process = subprocess.run(command, capture_output=True, text=True, check=False)

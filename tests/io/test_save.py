@@ -1,4 +1,4 @@
-"""onnxwire.save: the written bytes, their source, and the state of the message and its document afterwards."""
+"""onnxwire.save: the written bytes, the accepted targets, progress, errors, and models above 2 GiB."""
 
 import errno
 import io
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def load_edited(path: Path) -> tuple[onnxwire.ModelProto, bytes]:
-    """Return a loaded model with edits before, between and after its weights, and its official encoding."""
+    """Return a loaded model with edits before, between and after its weights, and the edited model's official bytes."""
     our_model = onnxwire.load(path)
     official = onnx.load(path)
     for model in (our_model, official):
@@ -117,7 +117,7 @@ def test_a_file_object_is_written_to(path):
     assert file.getvalue() == official_bytes
 
     class SlowFile(io.RawIOBase):
-        """A file object that accepts a thousand bytes at a time, as an unbuffered pipe may."""
+        """A file object that accepts at most 1,000 bytes at a time, as an unbuffered pipe may."""
 
         received = bytearray()
 
@@ -219,7 +219,7 @@ def test_a_limit_on_the_file_size_leaves_the_old_file(path):
 
 
 @needs_linux
-def test_a_source_that_was_truncated_is_an_error_and_leaves_the_target(path):
+def test_a_source_that_was_truncated_is_an_error_and_leaves_the_target_unchanged(path):
     model = onnxwire.load(path)
     model.graph.name = "changed"
     other_path = path.with_name("other.onnx")

@@ -1,4 +1,4 @@
-"""onnxwire.save with external= and inline_align=: the layout of the files, and the values that every reader returns."""
+"""onnxwire.save with external= and inline_align=: the layout of files, the values, and references to other files."""
 
 import hashlib
 import importlib.util
@@ -101,8 +101,8 @@ def read_values(path):
 
 
 def check_values(path, expected):
-    """Assert that the official reader, and onnxwire with and without mmap, read these tensors, and that checksums are
-    correct."""
+    """Assert that the official reader, and onnxwire with and without mmap, read these arrays, and that checksums are
+    correct. expected: the array of each tensor by its path in the model."""
     actual = read_values(path)
     assert actual.keys() == expected.keys()
     for tensor_path, array in expected.items():
@@ -454,7 +454,7 @@ def test_any_sequence_of_saves_over_the_same_files_keeps_every_value(tmp_path, s
 
 
 def check_offsets(path, options):
-    """Assert that each payload is where the options of `save` place it."""
+    """Assert that payloads are aligned, and that small payloads are inline, as the options of `save` require."""
     for info in onnxwire.tensors(path):
         if info.nbytes >= max(options["threshold"], 1):
             if info.location is None:
@@ -524,7 +524,7 @@ def test_onnxruntime_computes_equal_outputs_from_every_layout(tmp_path, options)
 
 
 @pytest.mark.parametrize("options", [*CHOICES.values(), {"external": None}, {"external": "w.data", "inline_align": 64}])
-def test_progress_rises_to_the_bytes_of_all_files(tmp_path, options):
+def test_progress_rises_to_the_total_size_of_all_files(tmp_path, options):
     calls, folder = [], tmp_path / "out"
     folder.mkdir()
     model = make_model([(str(n), np.zeros(n << 18, np.float32)) for n in (1, 5, 20, 1)])
@@ -676,7 +676,7 @@ def first_elements(path):
 
 
 def save_numbered_tensors(path, **options):
-    """Save a model of tensors w0, w1, w2, in which each element of w{i} is i. Return these elements by name."""
+    """Save a model of tensors w0, w1, w2, in which each element of w{i} is i. Return i by the name w{i}."""
     model = make_model([(f"w{i}", np.full(300, i, np.float32)) for i in range(3)])
     onnxwire.save(onnxwire.ModelProto.FromString(model.SerializeToString()), path, **options)
     return {f"w{i}": i for i in range(3)}
