@@ -47,7 +47,7 @@ def test_a_model_on_a_server_has_the_values_of_a_model_on_disk(tmp_path) -> None
         ow.verify(f"{server.url}/m.onnx")
 
 
-def test_opening_fetches_less_than_256_kib_in_at_most_two_trips(trips) -> None:
+def test_opening_fetches_less_than_256_kib_in_at_most_two_round_trips(trips) -> None:
     pieces = model([100 * MIB] * 4)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         assert message.opset_import[0].version == 17
@@ -121,7 +121,7 @@ def test_several_tensors_are_fetched_together(trips) -> None:
         assert not server.state.requests
 
 
-def test_the_ranges_of_a_trip_are_requested_at_the_same_time() -> None:
+def test_the_ranges_of_a_round_trip_are_requested_at_the_same_time() -> None:
     pieces = model([8 * MIB] * 16)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         infos = ow.tensors(message)
@@ -134,7 +134,7 @@ def test_the_ranges_of_a_trip_are_requested_at_the_same_time() -> None:
             assert tensor.numpy().tobytes() == payload(pieces, info)
 
 
-def test_a_large_structure_is_read_in_few_trips(trips) -> None:
+def test_a_large_structure_is_read_in_few_round_trips(trips) -> None:
     pieces = model([2 * MIB] * 3, nodes=100_000)
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         assert len(message.graph.node) == 100_000
@@ -353,7 +353,7 @@ def test_the_remaining_bytes_of_external_files_are_fetched_together(trips) -> No
     with ObjectServer(make_external_model([100_000] * 20)) as server, ow.load(f"{server.url}/m.onnx") as message:
         trips.count = 0
         ow.prefetch(message.graph.initializer)
-        assert trips.count == 2
+        assert trips.count == 2  # the first bytes of all files, then the remaining bytes
         server.state.reset()
         for i, tensor in enumerate(message.graph.initializer):
             assert tensor.raw_view == bytes([i]) * 100_000

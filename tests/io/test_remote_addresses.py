@@ -207,7 +207,7 @@ def test_no_command_shows_a_password_or_query(words, tmp_path) -> None:
         assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
 
 
-def test_no_table_or_report_contains_a_password(tmp_path) -> None:
+def test_tables_and_reports_contain_no_password(tmp_path) -> None:
     pa = pytest.importorskip("pyarrow")
     with ObjectServer({"m.onnx": model([100_000])}) as server:
         address = f"http://user:{SECRET}@{server.host}/m.onnx?signature={SECRET}"

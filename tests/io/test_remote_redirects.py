@@ -114,7 +114,7 @@ def test_commands_accept_allowed_hosts(servers) -> None:
     assert allowed_run.returncode == 0, allowed_run.stderr
 
 
-def test_the_users_headers_query_and_password_are_not_sent_to_another_host(servers) -> None:
+def test_headers_query_and_user_of_the_caller_are_not_sent_to_another_host(servers) -> None:
     model_server, second_server = servers
     model_server.state.redirects["/d/m.onnx"] = 302, f"{second_server.url}/there"
     second_server.state.redirects["/there"] = 302, f"{model_server.url}/back"

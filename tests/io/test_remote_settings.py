@@ -183,7 +183,7 @@ def test_a_wait_beyond_the_retry_timeout_is_an_error_at_once(servers, monkeypatc
 
 
 def test_the_retry_timeout_is_a_number_of_seconds(monkeypatch) -> None:
-    # The second limit is the timeout in seconds.
+    # `retry_limits` returns the maximum number of retries and the timeout in seconds.
     assert retry_limits()[1] == 60
     monkeypatch.setenv("ONNXWIRE_RETRY_TIMEOUT", "600")
     assert retry_limits()[1] == 600
@@ -269,7 +269,7 @@ def test_a_failed_connection_is_reported_when_a_folder_is_listed() -> None:
 
 
 @pytest.mark.parametrize("certificate", ["not PEM", b"\xff", b"-----BEGIN CERTIFICATE-----"])
-def test_an_invalid_root_certificate_is_named_in_the_error(servers, certificate) -> None:
+def test_the_error_of_an_invalid_root_certificate_names_the_option(servers, certificate) -> None:
     model_server, _ = servers
     options = {"client_options": {"root_certificate": certificate}}
     with pytest.raises(ow.SourceError, match="root_certificate of client_options"):
