@@ -1,4 +1,4 @@
-"""Run `onnxwire view` in a child process, which ends with the test, even if the test fails."""
+"""Run `onnxwire view` in a child process, which ends with the test, even if the test fails; send raw requests."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import sys
 
 
 def _reset_signals():
-    """Restore the default handlers. Without that, a process that a script starts in the background ignores Ctrl-C."""
+    """Restore the default handlers of SIGINT and SIGTERM.
+
+    A shell script starts background processes with SIGINT ignored, and their child processes inherit this.
+    """
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
 def serving(*arguments):
-    """Start the server and yield the process; kill the process at the end. `end` returns its stderr."""
+    """Start `onnxwire view` with arguments and yield the process; kill the process at the end if it still runs."""
     command = [sys.executable, "-P", "-m", "onnxwire", "view", *map(str, arguments)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_reset_signals

@@ -1,4 +1,4 @@
-"""Encode records of the wire format. The module imports no package, as some tests start many processes."""
+"""Encode records of the wire format. The module imports no package, so that child processes of tests start fast."""
 
 from __future__ import annotations
 

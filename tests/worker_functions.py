@@ -11,7 +11,7 @@ from onnxwire.catalog.read import read_models
 
 
 def read_or_die(task):
-    """Read models, but kill the process at a model called "poison" and at the first read of one called "fragile"."""
+    """Read models. Kill the process at a model called "poison" and at the first read of a model called "fragile"."""
     for model in map(Path, task.models):
         if model.stem == "poison" or (model.stem == "fragile" and not (mark := model.with_suffix(".died")).exists()):
             if model.stem == "fragile":
@@ -26,7 +26,10 @@ def reciprocal(number):
 
 
 def end_twice(folder):
-    """End the process at the first two calls with a folder; later, return the number of ended processes."""
+    """End the process at the first two calls with a folder; later, return the number of ended processes.
+
+    folder: empty at first; each ended process makes a folder in it.
+    """
     n_ended = len(os.listdir(folder))
     if n_ended < 2:
         os.mkdir(os.path.join(folder, str(n_ended)))

@@ -1,4 +1,4 @@
-"""After a renaming, each use of a name refers to the same value as before."""
+"""Renaming values keeps what each use refers to; rejected new names of values and nodes change nothing."""
 
 from __future__ import annotations
 
@@ -68,11 +68,16 @@ def models(draw):
 
 
 def definitions_of_uses(model):
-    """Return the paths of the definitions to which the inputs of nodes and the bindings refer."""
+    """Return the definitions to which the inputs of nodes and the bindings refer.
+
+    The result has a tuple for each node: the path of the graph or function, the index of the node, and the paths of the
+    definitions of the inputs. For each list of bindings it has a list of pairs: the paths of the definitions of the key
+    and of the value.
+    """
     definitions = []
 
     def visit(scope, path, outer_definitions):
-        """Add the uses in a scope; return the paths of the definitions that it sees, by name."""
+        """Append the uses in a scope to `definitions`; return the paths of the visible definitions, by name."""
         is_graph = isinstance(scope, onnxwire.GraphProto)
         own_definitions = {}
         for index, value in enumerate(scope.input):
@@ -116,7 +121,7 @@ def test_each_use_refers_to_the_same_value_after_renaming(model, names):
 
 
 def outcome(function, *arguments):
-    """Return the result of a call, or the type and text of its error."""
+    """Return the result of a call, or the type and text of its EditError or PathError."""
     try:
         return function(*arguments)
     except (EditError, PathError) as error:
@@ -182,7 +187,7 @@ def test_the_initialization_graph_does_not_share_names_with_the_main_graph():
     assert [(entry.key, entry.value) for entry in training.initialization_binding] == [("weight", "w")]
 
 
-def test_bindings_name_initializers_of_the_algorithm_too():
+def test_values_of_the_algorithm_are_renamed_in_bindings():
     model = ModelProto()
     model.graph.initializer.add(name="w")
     training = model.training_info.add()

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the page."""
+"""Fixtures of the tests of `onnxwire view`: a browser, and the paths of two models."""
 
 import importlib.util
 from pathlib import Path
@@ -12,7 +12,7 @@ DIGITS = EXAMPLES / "digits_cnn.onnx"
 
 @pytest.fixture(scope="session")
 def driver():
-    """Return the driver of a browser that all tests share."""
+    """Return the driver of a browser that all tests of a process share."""
     driver = start_driver()
     yield driver
     stop_driver(driver)

@@ -1,4 +1,4 @@
-"""Two models on the page: the differences, the marks on both maps, and the two pages in frames."""
+"""Two models on the page: the differences, the marks on both maps, the options, and the two pages in frames."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOSTILE_NAME = "<img src=x onerror=alert(1)>\u202e\x1b[2J\"'&"
 
 
 def model(*operators, weight=1.0):
-    """Return a chain of operators with a tensor of four elements of value `weight`, which the second operator reads."""
+    """Return a model with a chain of operators; the second reads the initializer w, four elements of value `weight`."""
     result = onnxwire.ModelProto(ir_version=8)
     for i, op_type in enumerate(operators):
         result.graph.node.add(op_type=op_type, name=f"n{i}", input=[f"x{i}"], output=[f"x{i + 1}"])
@@ -141,7 +141,7 @@ def server():
         thread.join()
 
 
-def test_a_query_names_its_side_and_needs_the_key(server):
+def test_the_argument_side_selects_the_model_and_queries_need_the_key(server):
     key = server.exchange_token(server.address.partition("#token=")[2])
 
     def get(path, headers):

@@ -1,4 +1,7 @@
-"""The text in boxes of nodes: names without the prefix of the group, weights with shapes, values of constants."""
+"""Boxes of nodes: names without the prefix of the group, weights with shapes, attributes, values of constants.
+
+Boxes do not overlap.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class ParsedPage(HTMLParser):
 
 
 def shown_text(message):
-    """Return the text of a message's HTML. Check that it is short and printable, with harmless tags and attributes."""
+    """Return the text of a message's HTML. Check the length, tags and attributes of the HTML, and the text."""
     text = message._repr_html_()
     assert len(text) < MAX_CHARS
     page = ParsedPage(text)
@@ -98,7 +98,7 @@ def hostile_model(name):
 @pytest.mark.parametrize(
     "name", [HOSTILE_NAME, HOSTILE_NAME * 10_000, "\ud7ff\U0010ffff" * 100, ""], ids=["markup", "long", "rare", "empty"]
 )
-def test_names_with_any_content_are_text(name):
+def test_names_with_any_content_are_shown_as_text(name):
     model = hostile_model(name)
     for message in (
         model, model.graph, model.graph.node[0], *model.graph.node[0].attribute, *model.graph.initializer,
@@ -215,7 +215,8 @@ def test_a_whole_notebook_shows_models_and_the_report(tmp_path):
     notebook = run_notebook(tmp_path, hostile_cell, "model.graph.node")
     outputs = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
     cell_data = [output[0].data for output in outputs]
-    # Cells 0 to 5 and 7 show messages or the report. Cells 6 and 8 show a list of tensors and a repeated field.
+    # Code cells 0 to 5 and 7 show messages or the report. Code cells 6 and 8 show a list of tensors and a repeated
+    # field.
     assert all("text/html" in data for data in [*cell_data[:6], cell_data[7]])
     assert all(data["text/plain"] for data in cell_data)
     assert "17 nodes" in cell_data[0]["text/html"]
@@ -225,7 +226,7 @@ def test_a_whole_notebook_shows_models_and_the_report(tmp_path):
     assert len(json.dumps(notebook)) < 400_000
     if not HAS_BROWSER:
         return
-    # A notebook's page shows the HTML of outputs without isolation.
+    # Like a notebook, this page shows the HTML of all outputs in one document.
     page = tmp_path / "page.html"
     texts = [data.get("text/html", "") for data in cell_data]
     page.write_text("<!doctype html><meta charset=utf-8><title>old</title>" + "<hr>".join(texts), encoding="utf-8")

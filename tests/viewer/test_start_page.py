@@ -209,7 +209,7 @@ def request(server, method, action, body=None, key="", **headers):
 
 
 def post_action(server, key, action, **values):
-    """Send an action of the start page; return the status and the answer as JSON."""
+    """Send an action of the start page; return the status and the answer, decoded from JSON."""
     status, body = request(server, "POST", action, json.dumps(values), key)
     return status, json.loads(body)
 
@@ -227,7 +227,7 @@ def test_queries_about_an_opened_file_need_its_id(server, key):
     assert request(server, "GET", f"nothing?file={first_id}", key=key)[0] == 404
 
 
-def test_requests_of_other_pages_and_host_names_are_rejected(server, key):
+def test_requests_of_other_pages_and_host_names_or_with_a_wrong_key_are_rejected(server, key):
     body = json.dumps({"path": "m.onnx", "type": "ModelProto"})
     for headers in (
         {"Host": "evil.example"}, {"Host": f"evil.example:{server.server_port}"}, {"Origin": "https://evil.example"},
@@ -264,7 +264,7 @@ def test_malformed_actions_are_rejected(server, key):
         assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 411")), answer
 
 
-def test_incomplete_uploads_store_no_file_and_delay_no_request(server, key, page):
+def test_incomplete_uploads_open_no_file_and_delay_no_request(server, key, page):
     head = f"POST /api/upload?name=m.onnx HTTP/1.1\r\nHost: 127.0.0.1\r\n{KEY_HEADER}: {key}\r\n"
     head += f"Content-Type: application/octet-stream\r\nContent-Length: {len(DATA)}\r\n\r\n"
     with contextlib.ExitStack() as stack:

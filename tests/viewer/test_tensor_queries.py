@@ -1,4 +1,4 @@
-"""Tensors in files of any message on the page: the description, the histogram, the heat map."""
+"""The page of a file with any message: descriptions, histograms and heat maps of the tensors in it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_tensor_that_is_the_whole_file_has_a_histogram_and_a_heat_map(tensor_f
     assert queries.heat_map("", size=(50, 20))["high"] == 499
 
 
-def test_tensors_inside_a_graph_have_histograms(tmp_path):
+def test_tensors_inside_a_graph_have_histograms_and_other_paths_are_errors(tmp_path):
     graph = helper.make_graph([], "g", [], [], [numpy_helper.from_array(VALUES, "w")])
     queries = TensorQueries(onnxwire.GraphProto.FromString(graph.SerializeToString()))
     assert not queries.about()["is_tensor"]
@@ -47,7 +47,7 @@ def test_tensors_inside_a_graph_have_histograms(tmp_path):
             queries.tensor(path)
 
 
-def test_histograms_of_damaged_and_external_tensors_are_errors(tmp_path):
+def test_histograms_of_damaged_tensors_and_of_external_data_at_absolute_paths_are_errors(tmp_path):
     truncated_tensor = onnx.TensorProto(data_type=onnx.TensorProto.FLOAT, dims=[2], raw_data=b"123")
     with pytest.raises(TensorError):
         TensorQueries(onnxwire.TensorProto.FromString(truncated_tensor.SerializeToString())).histogram("")
@@ -61,7 +61,7 @@ def test_histograms_of_damaged_and_external_tensors_are_errors(tmp_path):
 
 
 @needs_browser
-def test_the_page_of_a_tensor_file_shows_its_pictures(driver, tensor_file, tmp_path):
+def test_pages_of_tensor_and_graph_files_show_histograms_and_heat_maps(driver, tensor_file, tmp_path):
     graph = helper.make_graph([], "g", [], [], [numpy_helper.from_array(VALUES, "<b>w")])
     (tmp_path / "graph.pb").write_bytes(graph.SerializeToString())
     driver.get_log("browser")
@@ -71,7 +71,7 @@ def test_the_page_of_a_tensor_file_shows_its_pictures(driver, tensor_file, tmp_p
         page.wait_for_title("logits")
         page.element("#histogram", "All 1,000 elements.")
         page.element("#heat-map canvas")
-        # A click shows all fields.
+        # A click on the home button shows all fields.
         driver.find_element("id", "home").click()
         page.wait_for_title("TensorProto")
         assert end(process)[1] == 0

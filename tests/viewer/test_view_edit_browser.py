@@ -45,7 +45,7 @@ class EditPage(Page):
         self.click("form.editing [type=submit]")
 
     def edit(self, control, **values):
-        """Open the form of a control, fill it, and wait until the change is made. control: its attribute data-key."""
+        """Open the form of a control, fill and send it, and wait for the change. control: the control's data-key."""
         change_count = self.change_count
         self.click(f"[data-key={json.dumps(control)}]")
         self.fill(**values)
@@ -304,7 +304,7 @@ def test_changes_of_another_tab_are_shown_and_make_an_open_form_stale(page):
     page.driver.switch_to.window(first_tab)
 
 
-# A page of another site that tries to read and change the model; window.outcome has the result of each of `attempts`.
+# A page of another origin that tries to read and change the model; window.outcome has the result of each of `attempts`.
 HOSTILE_PAGE = """
 <!doctype html><title>prize</title>
 <form id="text" method="post" enctype="text/plain" action="{target}/api/undo" target="hole">
@@ -366,7 +366,7 @@ const attempts = {{
 """
 
 
-def test_a_page_of_another_site_can_do_nothing(page, tmp_path):
+def test_a_page_of_another_origin_can_do_nothing(page, tmp_path):
     page.edit("producer producer_name", value="me")
     state_before = page.fetch_answer("edits")
     target = page.address.partition("/#")[0]
@@ -406,7 +406,7 @@ def test_a_page_of_another_site_can_do_nothing(page, tmp_path):
     assert page.fetch_answer("summary")["producer_name"] == "me"
 
 
-def test_without_edit_the_page_changes_nothing(open_page, path):
+def test_without_edit_the_page_has_no_controls_for_changes(open_page, path):
     page = open_page(path)
     for address in ("", "node=graph.node[2]", "tensor=graph.initializer[0]", "fields=graph.node[2]"):
         page.open_address(address)
@@ -424,7 +424,7 @@ def write_big_model(path):
     module.write_model(path)
 
 
-def test_a_model_of_4_gib_is_edited_and_saved_and_little_of_it_is_read(open_page, tmp_path):
+def test_a_model_of_4_gib_is_edited_and_saved_in_little_memory(open_page, tmp_path):
     path = tmp_path / "big.onnx"
     write_big_model(path)
     page = open_page(path, "--edit")
@@ -458,7 +458,7 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     page = open_page(path, "--type", "GraphProto", "--edit")
     page.element("#details h1", "GraphProto")
     assert not page.element("nav").is_displayed()
-    # By keyboard, select the field `node`, open it, select its second element, and open that.
+    # By keyboard, open the field `node`, select its second element, and open this element.
     page.driver.execute_script("document.querySelector('[role=treeitem]').focus()")
     page.press(key_code("ARROW_RIGHT"))
     page.element("[data-path='node[0]']", "NodeProto")
@@ -467,7 +467,7 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     page.edit("op_type node[1].op_type", value="Identity")
     # After the change, the row is still open.
     page.element("[data-path='node[1].op_type']", "Identity")
-    # Unedited fields show their offsets in the file; edited fields have none.
+    # The fields of an unedited message show their offsets in the file; an edited message is marked as edited.
     page.open_address("fields=node[0]", "NodeProto")
     offset = page.text("[data-path='op_type'] .link, [data-path='node[0].op_type'] .link")
     assert int(offset.replace(",", "")) == path.read_bytes().index(
@@ -487,7 +487,7 @@ def test_any_message_is_a_tree_that_can_be_edited(open_page, tmp_path):
     assert (graph.node[1].op_type, graph.node[2].HasField("doc_string")) == ("Identity", False)
 
 
-# If no form is open, first clicks the control that opens it. Returns the open form or null.
+# If no form is open, clicks the control that the selector arguments[0] matches. Returns the open form or null.
 OPEN_FORM = """
 const find = () => document.querySelector("form.editing");
 if (!find()) document.querySelector(arguments[0])?.click();

@@ -1,4 +1,4 @@
-"""The server changes the model only with --edit, only for its own page, and within limits."""
+"""The server changes the model only with --edit and only for its own page; it rejects malformed and large requests."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def post(server, key, action, values, **headers):
 
 
 def set_request(value="me", revision=0):
-    """Return the request that sets the producer's name."""
+    """Return the values of an action `change` that sets producer_name."""
     return {"revision": revision, "kind": "set", "arguments": {"path": "producer_name", "value": value}}
 
 
@@ -221,7 +221,7 @@ def test_a_connection_closes_when_the_browser_asks(server, key, action):
         status, response_headers, _ = request(
             server, f"/api/{action}", {KEY_HEADER: key} | headers | connection_header, "POST", body
         )
-        # The second change is rejected, since it names an earlier revision.
+        # Of two changes, the second is rejected, since it names an earlier revision.
         assert (status in (200, 409), response_headers["Connection"]) == (True, expected_connection)
 
 

@@ -1,4 +1,4 @@
-"""`onnxwire view --edit`: changes equal those of the public functions; uploads, undo, problems and saving."""
+"""`onnxwire view --edit`: changes have the effect of the library's functions; uploads, undo, problems and saving."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def upload(edits, file):
 
 
 def apply_functions(path, *functions):
-    """Return the serialized model after calls of public functions."""
+    """Return the serialized model after calls of functions that edit it."""
     model = onnxwire.load(path)
     for function in functions:
         function(model)
@@ -62,7 +62,7 @@ def set_input_dims(model):
         setattr(dim, "dim_param" if isinstance(value, str) else "dim_value", value)
 
 
-# The kind and the arguments of a change, and a call of public functions with the same effect.
+# The kind and the arguments of a change, and a function that edits a model with the same effect.
 CASES = {
     "a node's name": (
         "rename_node",
@@ -134,16 +134,16 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_change_has_the_effect_of_the_public_function(edits, path, case):
-    kind, arguments, public_function = CASES[case]
+def test_a_change_has_the_effect_of_the_equivalent_function(edits, path, case):
+    kind, arguments, equivalent_function = CASES[case]
     bytes_before = edits.message.SerializeToString()
     state = make_change(edits, kind, **arguments)
-    assert edits.message.SerializeToString() == apply_functions(path, public_function)
+    assert edits.message.SerializeToString() == apply_functions(path, equivalent_function)
     assert (state["done"], state["is_saved"]) == (1, False)
     edits.undo(edits.revision)
     assert edits.message.SerializeToString() == bytes_before
     edits.redo(edits.revision)
-    assert edits.message.SerializeToString() == apply_functions(path, public_function)
+    assert edits.message.SerializeToString() == apply_functions(path, equivalent_function)
     # The opened file is unchanged.
     assert path.read_bytes() == DIGITS.read_bytes()
 
@@ -209,7 +209,7 @@ def npy(header):
         ("x.npy", b"no array", "not an .npy file"),
         ("x.npy", b"", "not an .npy file"),
         ("x.npy", b"PK\3\4 and no archive", "not an .npy file"),  # begins like a file in a zip archive
-        ("x.npy", b"PK\5\6" + bytes(18), "is a zip archive"),  # without members
+        ("x.npy", b"PK\5\6" + bytes(18), "is a zip archive"),  # an archive without members
         ("x.npy", npy("{'descr': '<f4', 'shape': (1,)"), "not an .npy file"),
         ("x.npy", npy(str({"descr": "<f4", "fortran_order": False, "shape": (1 << 70,)})), "not an .npy file"),
         ("x.npy", npy(str({"descr": "<f4", "fortran_order": False, "shape": (1 << 32, 1 << 32)})), "not an .npy file"),
@@ -285,7 +285,7 @@ def test_a_change_that_fails_changes_nothing(edits):
     assert edits.message is message
 
 
-def test_a_node_is_renamed_by_any_of_its_paths(edits):
+def test_a_node_is_renamed_by_a_path_with_its_name(edits):
     name = edits.message.graph.node[2].name
     make_change(edits, "rename_node", path=f"node:{name}", name="other")
     assert edits.message.graph.node[2].name == "other"
@@ -333,7 +333,7 @@ def test_a_change_for_an_older_state_is_rejected(edits):
         with pytest.raises(StaleError, match="another tab"):
             call()
     assert edits.message.producer_name == "me"
-    # Undoing the change does not restore the revision either.
+    # Undoing the change does not restore the old revision.
     edits.undo(edits.revision)
     assert edits.revision > old_revision
 

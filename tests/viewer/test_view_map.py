@@ -58,13 +58,13 @@ def chain(names, op_type="Relu"):
 
 
 def inner_boxes(queries, group="graph"):
-    """Return the boxes of a group, except those of its boundary, each as (kind, label, number of nodes)."""
+    """Return the boxes of a group, except entry and exit, each as (kind, label, number of nodes)."""
     boxes = queries.map(group)["boxes"]
     return [(box["kind"], box["label"], box.get("nodes")) for box in boxes if box["kind"] not in ("entry", "exit")]
 
 
 def labelled_edges(queries, group="graph"):
-    """Return the edges of a group, each as (label of the producer, label of the consumer, count)."""
+    """Return the edges of a group, each as (producer, consumer, count); a box without a label has its kind."""
     answer = queries.map(group)
     names = [box["label"] or box["kind"] for box in answer["boxes"]]
     return [(names[edge["from"]], names[edge["to"]], edge["count"]) for edge in answer["edges"]]
@@ -113,7 +113,7 @@ def test_an_index_and_the_name_before_it_are_one_scope():
 
 
 def test_metadata_of_pytorch_defines_scopes_if_names_do_not():
-    # The example was exported by torch.onnx; its nodes are called node_conv2d.
+    # The example was exported by torch.onnx; its nodes have names without scopes, such as node_conv2d.
     queries = Queries(onnxwire.load(DIGITS))
     labels = [label for kind, label, _ in inner_boxes(queries) if kind == "scope"]
     assert labels == ["features", "classifier"]
@@ -139,7 +139,7 @@ def test_equal_blocks_are_one_box_that_opens_as_a_list_or_as_one_block():
 
 
 @pytest.mark.parametrize("change", ["operator", "wiring", "shape"])
-def test_different_blocks_are_not_a_repeat(change):
+def test_a_different_block_is_not_part_of_a_repeat(change):
     model = layered_model(layers=8, width=6)
     node = next(node for node in model.graph.node if node.name.startswith("/layers.5/"))
     if change == "operator":
@@ -174,7 +174,7 @@ def test_blocks_without_names_are_found_by_their_period():
 
 def test_a_long_sequence_is_divided_where_few_values_cross():
     nodes = []
-    # 40 blocks of 15 nodes, all different, each of which reads the only output of the previous block.
+    # 40 blocks of 15 nodes with different operators. Each block reads only the last value of the previous block.
     for block in range(40):
         names = [f"b{block}"]
         for k in range(15):
@@ -257,7 +257,7 @@ def test_edges_list_types():
         lambda queries: queries.route("graph.node[0]", "graph.node[2]"),
     ],
 )
-def test_an_absent_element_raises_path_error(query):
+def test_absent_groups_nodes_and_routes_raise_path_error(query):
     queries = queries_of([*chain(["a", "b"]), helper.make_node("Relu", ["p"], ["q"])])
     with pytest.raises(PathError):
         query(queries)
@@ -390,7 +390,7 @@ def test_a_cycle_has_one_edge_that_leads_up():
 
 
 def test_a_drawing_without_crossings_is_found():
-    # A ladder; the edges cross if nodes are placed in the order of their numbers.
+    # Two chains, 0-3-4-7 and 1-2-5-6; the edges cross if the nodes of each row are in the order of their numbers.
     edges = [(0, 3), (1, 2), (3, 4), (2, 5), (4, 7), (5, 6)]
     layout = lay_out([(10, 10)] * 8, edges)
     is_left = [
@@ -422,8 +422,8 @@ def test_chains_are_next_to_their_consumers_and_producers():
 # --- scopes that would form cycles
 
 
-def test_a_scope_that_makes_its_siblings_cyclic_is_not_a_group():
-    # A module that is called between the layers: a -> shared -> a would be a cycle of boxes.
+def test_scopes_that_form_a_cycle_are_not_groups():
+    # The module `shared` is called between nodes of `a`, so that a -> shared -> a would be a cycle of boxes.
     names = ["m/a/x", "m/shared/x", "m/a/y", "m/shared/y", "m/a/z", "m/b/x", "m/b/y"]
     queries = queries_of(chain(names))
     assert [label for _, label, _ in inner_boxes(queries)] == [*names[:5], "b"]

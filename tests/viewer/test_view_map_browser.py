@@ -1,4 +1,4 @@
-"""The map of a model in a browser, tested by key presses and by the announced selection."""
+"""The map of a model in a browser, tested by keys, clicks, the announced selection and saved pictures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Map(Page):
         self.driver.execute_script("location.hash = arguments[0]", address)
 
     def search_for(self, words, row):
-        """Search for words, and click the row that contains a text."""
+        """Search for words, and click the row that contains the text `row`."""
         self.search(words)
         self.click(".row", row)
 
@@ -63,7 +63,7 @@ class Map(Page):
 
 
 def errors_of(driver):
-    """Return the errors and warnings in the browser's log since the last call."""
+    """Return the errors and warnings in the browser's log since it was last read."""
     return [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
 
@@ -87,7 +87,7 @@ def open_map(driver):
 
 @pytest.fixture(scope="module")
 def digits_map(driver):
-    """Open the map of one server, which serves all tests that read this model."""
+    """Return the map of the digits model, on a server that all tests of this module share."""
     with serving(DIGITS, "--no-browser") as process:
         yield Map(driver, process, starts_at_map=True)
         driver.get("about:blank")
@@ -104,7 +104,7 @@ def digits(digits_map):
 
 @pytest.fixture(scope="module")
 def layers(tmp_path_factory):
-    """Return the path of a model of 100,000 nodes: 100 equal layers of 1,000, an embedding and a head."""
+    """Return the path of a model of 100,002 nodes: 100 equal layers of 1,000, an embedding and a head."""
     path = tmp_path_factory.mktemp("layers") / "layers.onnx"
     onnx.save(layered_model(layers=100, width=1_000), path)
     return path
@@ -227,7 +227,7 @@ def test_every_control_has_a_name(digits):
 
 
 @pytest.mark.normal_build
-def test_100_equal_layers_of_100_000_nodes_are_one_box_that_opens(open_map, layers):
+def test_100_equal_layers_of_1_000_nodes_are_one_box_that_opens(open_map, layers):
     page = open_map(layers)
     page.element("#about", "100,002 nodes")
     page.open_address("map=graph/1")
@@ -398,7 +398,7 @@ def test_boxes_show_weights_with_their_shapes(digits, download_folder):
     assert {"W 16×1×3×3", "B 16", "W 32×16×3×3", "input_var 16"} <= set(texts)
 
 
-def test_a_button_switches_the_direction_of_edges_between_right_and_down(digits, download_folder):
+def test_a_key_and_a_button_switch_the_direction_of_edges(digits, download_folder):
     def end_positions():
         """Return the positions of the input and the output of the graph, each as (x, y)."""
         positions = {text: (x, y) for text, x, y in svg_texts(digits, download_folder)}
@@ -438,7 +438,7 @@ def branches(tmp_path_factory):
     return path
 
 
-def test_a_single_group_is_open_at_the_start_and_its_scale_is_legible(open_map, branches):
+def test_a_single_group_is_open_at_the_start_at_a_legible_scale(open_map, branches):
     page = open_map(branches)
     assert page.box_count() == 4 + 121  # the input, Shape_0, the group, the output; the 121 nodes of the group
     assert float(page.element("#map-canvas").get_attribute("data-scale")) >= 0.62

@@ -239,7 +239,7 @@ def test_raw_returns_a_page_from_the_middle(digits):
     assert digits.raw("graph.initializer[0].raw_data", 1 << 40)["bytes"] == ""
 
 
-def test_raw_returns_elements_of_another_file(tmp_path):
+def test_raw_returns_bytes_of_a_payload_in_another_file(tmp_path):
     with onnxwire.load(DIGITS) as model:
         onnxwire.save(model, tmp_path / "m.onnx", external="m.data", threshold=0)
     queries = Queries(onnxwire.load(tmp_path / "m.onnx"))

@@ -1,4 +1,4 @@
-"""The pictures of a tensor agree with numpy's results; the areas of a treemap agree with the sizes."""
+"""Histograms and heat maps of tensors agree with numpy's results; the areas of a treemap agree with the sizes."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_every_shape_has_a_picture(shape):
     assert len(result["values"]) == result["height"] * result["width"] == np.ones(shape).size
 
 
-def test_axes_and_indices_out_of_range_are_rejected():
+def test_invalid_axes_and_indices_are_rejected():
     tensor = tensor_of(np.ones((2, 3, 4), np.float32))
     for axes, at in [((0, 0), None), ((0, 3), None), ((1, 2), (2,)), ((-1, 0), None)]:
         with pytest.raises(TensorError):
@@ -150,7 +150,7 @@ def test_a_big_slice_is_read_partially(monkeypatch, axes, shape):
     np.testing.assert_allclose(picture, means, atol=shape[0] / 30)
 
 
-def test_areas_of_a_treemap_are_sizes():
+def test_areas_of_a_treemap_are_proportional_to_the_sizes():
     sizes = [60, 30, 20, 10, 5, 5, 1, 0]
     rectangles = lay_out(sizes, 400, 300)
     assert [rectangle.width * rectangle.height for rectangle in rectangles] == pytest.approx(

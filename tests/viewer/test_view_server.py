@@ -1,4 +1,4 @@
-"""The server of the page answers only requests of its own page."""
+"""The server of the page answers queries of its own page only, and limits answers, connections and waiting times."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def key(server):
 
 
 def ask(server, key, query):
-    """Send a query; return the status and the answer as JSON."""
+    """Send a query; return the status and the answer, decoded from JSON."""
     status, _, body = get(server, f"/api/{query}", {KEY_HEADER: key})
     return status, json.loads(body)
 
@@ -275,8 +275,8 @@ def wait_for_close(connection):
     return True
 
 
-def test_a_hundred_connections_at_once_are_accepted():
-    # The server has not accepted any connection yet; the system refuses or delays connections beyond its backlog.
+def test_a_hundred_connections_can_wait_to_be_accepted():
+    # The server accepts no connection here; the system refuses or delays connections beyond the server's backlog.
     with Server(Queries(onnxwire.load(DIGITS))) as server, contextlib.ExitStack() as stack:
         for _ in range(100):
             stack.enter_context(connect(server))

@@ -1,4 +1,4 @@
-"""The page of `examples/web` lists local and remote files in Chromium, and files cannot attack the page."""
+"""The page of `examples/web` lists nodes and tensors of local and remote files, which cannot attack the page."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_an_address_of_the_same_host_is_read_by_ranges(page, server, page_folder
 
 @pytest.fixture
 def other_server(tmp_path):
-    """Yield a server of another host (with another port), which serves m.onnx."""
+    """Yield a server that serves m.onnx; it has another port, so the page treats it as another host."""
     (tmp_path / "m.onnx").write_bytes(DIGITS.read_bytes())
     with serve(tmp_path) as other_server:
         yield other_server

@@ -1,4 +1,4 @@
-"""`examples/web/reader.c` continues after missing bytes were loaded.
+"""`examples/web/reader.c` continues after missing bytes were loaded, and reports damage.
 
 The tests compile reader.c for this machine with the C compiler. For the page, zig compiles it to WebAssembly.
 """
@@ -53,7 +53,8 @@ class FieldInfo(ctypes.Structure):
 class Walk:
     """A walk over all values of a file, whose blocks are loaded when they are needed, as in onnxwire.js.
 
-    block_size: in bytes; 0: all bytes are loaded. values: (table, row, start of a span or integer, end) of each value.
+    block_size: in bytes; 0: all bytes are loaded. values: (table, row, number, end) of each value;
+    number: the start of a string, message or bytes value, else the value's integer.
     fault: the code and the offset of the first damage, or None. n_loads: the number of times that blocks were loaded.
     """
 
