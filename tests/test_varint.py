@@ -37,7 +37,7 @@ def value_of(integer_type: str, raw_value: int) -> int:
 
 
 def decode_in_python(data: bytes) -> list[int]:
-    """Return the varints of a run, as uint64, that precede the first one that is truncated or has more than 10 bytes."""
+    """Return the varints of a run as uint64; stop before the first one that is truncated or has more than 10 bytes."""
     numbers, raw_value, shift = [], 0, 0
     for byte in data:
         if shift == 70:  # ten bytes of seven bits

@@ -193,7 +193,7 @@ def test_all_numbers_are_read_whether_or_not_they_fill_whole_batches(format, dif
     values = range(-5, n - 5)
     message = EVERYTHING.official(many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
     message.many_bool.extend(value % 3 == 0 for value in values)
-    message.many_shade.extend([0, 70] * (n // 2))  # numbers of two values of the enum
+    message.many_shade.extend([0, 70] * (n // 2))  # the numbers of two values of the enum
     with format.read_in_pieces(size):
         for style in format.parser_tests.STYLES:
             text = format.print_officially(message, **style)

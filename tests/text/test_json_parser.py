@@ -26,7 +26,7 @@ from onnxwire.text import text_source
 
 
 def convert_value(value, field, *arguments, convert=json_format._ConvertScalarFieldValue, **options):
-    """Convert a value as the official runtime does, but reject enum numbers outside int32 instead of truncating them."""
+    """Convert a value as the official runtime does, but reject enum numbers outside int32 instead of truncating."""
     if field.enum_type is not None and isinstance(value, str | int | float):
         with contextlib.suppress(ValueError):
             if not -(1 << 31) <= int(value) < 1 << 31:
