@@ -9,7 +9,10 @@ import forked_commands
 
 
 def run_on_terminal(*words, stream, cwd, environment=None):
-    """Run `onnxwire` with `stream` ("stdout" or "stderr") on a terminal; return the exit status and the output."""
+    """Run `onnxwire` with `stream` ("stdout" or "stderr") on a terminal; return the exit status and the output.
+
+    environment: variables that are added to those of this process. The output is that of `stream`, as bytes.
+    """
     import pty
 
     controller, terminal = pty.openpty()

@@ -1,4 +1,4 @@
-"""Errors of a build from source."""
+"""The error of a build from source without a C compiler."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def test_a_missing_compiler_is_named_in_one_line_before_any_work(tmp_path):
+def test_the_last_line_of_the_output_reports_a_missing_compiler_before_any_translation(tmp_path):
     for name in ["setup.py", "pyproject.toml", "README.md", "LICENSE", "onnxwire_dropin.pth", "onnxwire_dropin.py"]:
         shutil.copy(ROOT / name, tmp_path)
     for name in ["schema", "onnxwire"]:

@@ -1,4 +1,4 @@
-"""onnxwire reads every model and tensor in the onnx package as the official runtime does."""
+"""onnxwire reads each .onnx and .pb file of the onnx package as the official runtime does and writes the same bytes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ FILES = sorted(
     if name.endswith((".onnx", ".pb"))
 )
 EVERY_FILE = each("file", FILES)
+# Member of the oneof `value` of TypeProto → the message that stores a value of such a type.
 MESSAGE_TYPES = {"tensor_type": "TensorProto", "sequence_type": "SequenceProto", "optional_type": "OptionalProto"}
 
 
@@ -81,7 +82,7 @@ def test_reading_and_encoding_a_file_returns_its_bytes(file):
 
 
 @EVERY_FILE
-def test_the_file_equals_its_official_encoding(file):
+def test_the_message_equals_its_official_encoding(file):
     ours, official = classes_of(file)
     data = read(file)
     expected = official.FromString(data)

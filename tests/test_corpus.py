@@ -1,6 +1,6 @@
-"""No input of the fuzzing corpus causes a fault.
+"""No input of the fuzzing corpus, and no seed of a fuzz target, causes a fault.
 
-The name of an input begins with the first function in which the input reached a new line.
+The name of an input begins with the module and function of the first line that no earlier input had reached.
 """
 
 from pathlib import Path
@@ -13,12 +13,12 @@ CORPUS = sorted(Path(__file__).with_name("corpus").glob("*/*"))
 
 
 @each("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_an_input_of_the_corpus_finds_no_fault(path):
+def test_an_input_of_the_corpus_causes_no_fault(path):
     run(path.parent.name, path.read_bytes())
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_the_seeds_of_a_target_find_no_fault(name):
+def test_the_seeds_of_a_target_cause_no_fault(name):
     inputs = seeds(name)
     assert inputs
     for data in inputs:

@@ -1,4 +1,4 @@
-"""The code blocks and links of the docs work."""
+"""The code blocks of the docs run, and the links and names in the docs refer to something that exists."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from onnxwire import ModelProto, SparseTensorProto, TensorProto
 
 ROOT = Path(__file__).parent.parent
 SHELL_SYNTAX = re.compile(r"[^\w\s./:=,@%+-]")  # a character that may have a meaning for the shell
-QUOTED_WORD = re.compile(r"'[^']*'|\"[^\"$`\\]*\"")  # without expansions
+QUOTED_WORD = re.compile(r"'[^']*'|\"[^\"$`\\]*\"")  # a text in quotes without shell expansions
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -24,7 +24,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
     params = []
     for page in PAGES:
         for number, code in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.S)):
-            # The code of dropin.md must run before onnx is imported; tests/dropin runs it.
+            # The Python code of dropin.md must run before onnx is imported; tests/dropin runs it.
             if (page.name, language) != ("dropin.md", "python"):
                 params.append(pytest.param(code, id=f"{page.name}-{number}"))
     return params
@@ -76,7 +76,7 @@ def test_functions_named_in_sentences_and_tables_exist() -> None:
     assert [call for call in named_functions if not callable(getattr(OWNERS[call[1]], call[2], None))] == []
 
 
-def test_the_hook_for_pre_commit_runs_a_command() -> None:
+def test_the_hook_for_pre_commit_runs_a_command_and_is_in_the_recipes() -> None:
     lines = (ROOT / ".pre-commit-hooks.yaml").read_text().splitlines()
     (command,) = (line.partition(": ")[2].split() for line in lines if line.startswith("  entry: "))
     result = forked_commands.run(*command[1:], ROOT / "examples" / "digits_cnn.onnx", text=True)
@@ -101,7 +101,7 @@ def test_the_files_named_in_the_design_exist() -> None:
     assert [name for name in sorted(names) if not any(file.endswith(f"/{name}") for file in files)] == []
 
 
-def test_each_property_of_the_threat_model_names_tests_that_exist() -> None:
+def test_each_promise_of_the_threat_model_names_tests_that_exist() -> None:
     rows = re.findall(r"^\| .+ \| (.+) \|$", (ROOT / "docs" / "security.md").read_text(), re.M)[2:]
     names = [name for row in rows for name in re.findall(r"`([\w/]+)`", row)]
     assert len(rows) > 15

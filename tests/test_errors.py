@@ -1,4 +1,4 @@
-"""Every exception can be pickled, as a multiprocessing pool requires, and is derived from the expected classes."""
+"""Exceptions can be copied and pickled, as a multiprocessing pool requires; `from_os_error` selects the right class."""
 
 import copy
 import errno
@@ -37,7 +37,7 @@ def all_classes() -> list[type[Error]]:
 
 
 def make_error(cls: type[Error]) -> Error:
-    """Return an error of the class with a value for every attribute."""
+    """Return an error of the class, with values for the arguments of its constructor."""
     for base_class, text in INVALID_TEXTS.items():
         if issubclass(cls, base_class):
             return cls(base_class("utf-8", text, 1, 2, "not text"), "onnx.NodeProto.name")
@@ -89,7 +89,7 @@ SYSTEM_ERRORS = [
 
 @pytest.mark.parametrize("base", [onnxwire.SourceError, onnxwire.SaveError], ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("error_class", SYSTEM_ERRORS, ids=lambda cls: cls.__name__)
-def test_from_os_error_returns_the_subclass_of_the_system_error_if_it_is_defined(base: Any, error_class: Any) -> None:
+def test_from_os_error_returns_a_class_derived_from_the_system_error_if_one_exists(base: Any, error_class: Any) -> None:
     error = base.from_os_error(error_class(errno.EIO, "no"), "a.onnx")
     expected_classes = [
         cls for cls in base.__subclasses__() if issubclass(cls, error_class) and cls.__module__.startswith("onnxwire")
@@ -98,7 +98,7 @@ def test_from_os_error_returns_the_subclass_of_the_system_error_if_it_is_defined
     assert isinstance(error, error_class) == bool(expected_classes)
 
 
-def test_a_subclass_of_the_application_is_not_raised(tmp_path: Path) -> None:
+def test_a_subclass_that_an_application_defines_is_not_raised(tmp_path: Path) -> None:
     # Subclasses for each of the system's errors and for OSError.
     application_classes = [
         type("Mine", (base, error_class), {})

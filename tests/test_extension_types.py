@@ -30,8 +30,8 @@ INTERNAL_TYPES += [type(iter(ModelProto().opset_import)), type(iter(onnxwire.Ten
 INTERNAL_TYPES += [Edges, Matching]  # objects without graphs would read invalid memory
 
 
-def test_no_attribute_of_an_extension_type_ends_the_process(tmp_path: Path) -> None:
-    """The calls run in a child process, which prints the name of each attribute or function before it calls it."""
+def test_no_call_with_wrong_arguments_ends_the_process(tmp_path: Path) -> None:
+    """The calls run in a child process, which prints a name before each group of calls."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     result = subprocess.run(
         [sys.executable, "-W", "ignore", str(PROGRAM)],

@@ -1,5 +1,5 @@
-"""The cost of opening a model is about the same for any size of its weights, and that of an edit for any size of the
-model. Other costs grow in proportion to the number of bytes or elements.
+"""The cost of opening a model hardly depends on the size of its weights, and the cost of an edit hardly depends on the
+size of the model. Other costs grow at most in proportion to the number of bytes or elements.
 
 Costs are measured in page faults, in bytes of system calls and in instructions (valgrind), never in seconds.
 """
@@ -19,7 +19,7 @@ IO_COUNTS = Path("/proc/self/io")
 
 
 def write_weights(path, size, tensors=64):
-    """Write a model whose tensors have `size` bytes in total, which are holes in the file."""
+    """Write a model with `tensors` tensors. Their values take `size` bytes in total, all in holes of the file."""
     tensor_bytes = size // tensors
     # Each tensor: dims, data_type UINT8, name, and the tag and length of raw_data.
     heads = [
@@ -72,7 +72,7 @@ def test_opening_and_listing_20_gib_of_weights_causes_about_as_many_page_faults_
     assert counts[1] <= counts[0] + 64, counts
 
 
-@pytest.mark.skipif(not IO_COUNTS.exists(), reason="the system does not count the bytes of calls")
+@pytest.mark.skipif(not IO_COUNTS.exists(), reason="needs /proc/self/io")
 def test_saving_reads_each_byte_at_most_once_and_writes_each_byte_once(tmp_path):
     def read_io_counts():
         return {name: int(count) for name, count in (line.split(":") for line in IO_COUNTS.read_text().splitlines())}
@@ -102,7 +102,7 @@ def sizes(request):
 
 @pytest.fixture(scope="module")
 def counts(sizes):
-    """Return the instructions of each call at the three sizes."""
+    """Return the numbers of instructions of each call at the three sizes, by label."""
     return instructions.run("growth", "measure", sizes)
 
 

@@ -63,7 +63,7 @@ def test_a_parent_has_no_reference_to_a_child() -> None:
     n_blocks_before = sys.getallocatedblocks()  # gc.get_objects does not return views, which are not tracked
     for node in model.graph.node:
         assert node.op_type == "Relu"
-    assert sys.getallocatedblocks() <= n_blocks_before + 50  # references to the nodes would keep 100 blocks
+    assert sys.getallocatedblocks() <= n_blocks_before + 50  # references to the nodes would keep 100 more blocks
 
 
 @pytest.mark.skipif(
@@ -86,7 +86,7 @@ def test_short_strings_are_shared_and_few_are_cached() -> None:
 
 
 @needs_proc
-def test_listing_the_tensors_of_a_big_model_maps_little_of_it(tmp_path: Path) -> None:
+def test_listing_the_tensors_of_a_big_model_makes_little_of_it_resident(tmp_path: Path) -> None:
     # 96 tensors of 2 MiB, written by one call, so that the page cache may store them in its largest folios.
     payload = os.urandom(1 << 20) * 2
     tensors = [onnx.TensorProto(name=f"w{i}", dims=[2 << 20], data_type=2, raw_data=payload) for i in range(96)]

@@ -1,4 +1,4 @@
-"""The table of CONTRIBUTING.md that names the tests of each module is complete."""
+"""The table of CONTRIBUTING.md that names the tests of each module is complete, and basenames of modules are unique."""
 
 import re
 from collections import Counter

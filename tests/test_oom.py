@@ -1,4 +1,4 @@
-"""A failed allocation leaves no partial change: a sample of the trials of `tests/oom.py`, which `make oom` runs."""
+"""A failed allocation leaves no partial change: a sample of the trials of `tests/oom.py`. `make oom` runs all."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ COMPILER = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or
 
 pytestmark = pytest.mark.skipif(
     shutil.which(COMPILER) is None or sysconfig.get_config_var("Py_GIL_DISABLED") == 1,
-    reason="needs a C compiler, and a Python whose objects come from the allocators that can be replaced",
+    reason="needs a C compiler, and a Python with the GIL, whose allocators of objects can be replaced",
 )
 
 
 @pytest.fixture(scope="module")
 def printed_lines() -> list[str]:
-    """Run all operations in one process, and return the lines that it prints and a line with its exit status."""
+    """Run all operations in one process, and return its lines of output and a text with its exit status and stderr."""
     result = subprocess.run(
         [sys.executable, str(PROGRAM), "--stride", "40"], capture_output=True, text=True, env={**os.environ}
     )
@@ -39,7 +39,7 @@ def test_a_failed_allocation_leaves_no_partial_change(name: str, printed_lines: 
 
 
 def test_each_allocation_of_a_sort_by_a_key_may_fail() -> None:
-    """The sort makes its list in a comprehension, whose code in some versions of Cython is corrected by setup.py."""
+    """The sort makes the list of keys in a comprehension; setup.py corrects its code in some versions of Cython."""
     result = subprocess.run([sys.executable, str(PROGRAM), "sort by a key"], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[-500:] + result.stderr
 

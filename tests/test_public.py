@@ -34,7 +34,7 @@ def imported_names(nodes: list[ast.stmt]) -> dict[str, str]:
 
 
 def package_imports() -> tuple[dict[str, str], dict[str, str]]:
-    """Return the names that the package imports at once, and those that it imports for type checkers only."""
+    """Return the names that `import onnxwire` imports, and those that are imported for type checkers only."""
     body = ast.parse(SOURCE.read_text(encoding="utf-8")).body
     (block,) = (n for n in body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
     return imported_names(body), imported_names(block.body)
@@ -77,7 +77,7 @@ def test_no_module_has_the_name_of_a_public_object(name: str) -> None:
     assert importlib.util.find_spec(f"onnxwire.{name}") is None
 
 
-def test_a_lazy_class_has_the_public_module_even_if_imported_from_its_own() -> None:
+def test_a_lazy_class_has_the_public_module_even_if_imported_from_its_own_file() -> None:
     from onnxwire.io.tensor_list import TensorInfo
 
     assert TensorInfo.__module__ == "onnxwire"

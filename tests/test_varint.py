@@ -1,4 +1,7 @@
-"""The decoder of packed varints returns, with every set of vector instructions, the numbers of a decoder in Python."""
+"""The decoder of packed varints returns, with every set of vector instructions, the numbers of a decoder in Python.
+
+Several threads decode a long run like one thread, and varints of more than 10 bytes raise DecodeError.
+"""
 
 import numpy as np
 import pytest
@@ -34,7 +37,7 @@ def value_of(integer_type: str, raw_value: int) -> int:
 
 
 def decode_in_python(data: bytes) -> list[int]:
-    """Return the varints of a run as uint64, up to the first one that is truncated or has more than 10 bytes."""
+    """Return the varints of a run as uint64; stop before the first one that is truncated or has more than 10 bytes."""
     numbers, raw_value, shift = [], 0, 0
     for byte in data:
         if shift == 70:  # ten bytes of seven bits

@@ -1,4 +1,4 @@
-"""Sparse tensors: conversion to and from dense arrays and coordinates, compared with plain Python."""
+"""Sparse tensors: conversion to dense arrays, conversion to and from coordinates, and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVERY_TYPE = pytest.mark.parametrize("data_type", DATA_TYPES.values(), ids=DATA_
 
 
 def coordinates(linear_index, dims):
-    """Return the coordinates of the element with a linear index; the last dimension varies fastest."""
+    """Return the coordinates of the element at a linear index of an array; the last dimension varies fastest."""
     result = []
     for dim in reversed(dims):
         linear_index, coordinate = divmod(linear_index, dim)
@@ -36,7 +36,7 @@ def make_int64_tensor(values, dims):
 
 
 def make_sparse(values, indices, dims):
-    """Return a SparseTensorProto that was encoded and parsed; values, indices: a TensorProto, or None if absent."""
+    """Make a SparseTensorProto, encode it and parse the bytes. values, indices: a TensorProto, or None if absent."""
     message = SparseTensorProto(dims=dims)
     if values is not None:
         message.values.CopyFrom(values)
@@ -118,7 +118,7 @@ def test_a_sparse_tensor_without_values_needs_no_indices():
     stored_tensors.assert_same_array(our_tensor.numpy(), np.zeros((2, 3), np.float32))
 
 
-def test_the_dense_array_may_be_written_to():
+def test_writing_to_the_dense_array_does_not_change_the_tensor():
     our_tensor = from_coo(np.ones(1, np.float32), np.array([[1]]), (3,))
     array = our_tensor.numpy()
     array[:] = 5

@@ -1,4 +1,4 @@
-"""Inconsistent and hostile tensors: they raise errors that name the fault, without allocating much memory."""
+"""Inconsistent and hostile tensors: reads raise errors with the fault and the path, and allocate little memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def external_entries(**pairs):
     return [{"key": key, "value": str(value)} for key, value in pairs.items()]
 
 
-# By fault: the fields of a tensor, then the words and numbers that the message must contain.
+# By fault: the fields of a tensor, then the words and numbers that the error's reason must contain.
 DAMAGED_TENSORS = {
     "too few bytes": ({"data_type": DATA_TYPES["FLOAT"], "dims": [3, 5], "raw_data": bytes(59)}, "60", "59"),
     "too many bytes": ({"data_type": DATA_TYPES["FLOAT"], "dims": [3, 5], "raw_data": bytes(61)}, "60", "61"),
@@ -151,7 +151,7 @@ DAMAGED_TENSORS = {
     "dims beyond int64 beside a zero": (
         {"data_type": DATA_TYPES["INT8"], "dims": [0, 1 << 62, 1 << 62], "raw_data": b""},
     ),
-    "more dims than arrays have": ({"data_type": DATA_TYPES["INT8"], "dims": [1] * 65, "raw_data": b"a"}, "65"),
+    "more dims than arrays can have": ({"data_type": DATA_TYPES["INT8"], "dims": [1] * 65, "raw_data": b"a"}, "65"),
     "no data type": ({"dims": [1], "raw_data": bytes(4)}, "0"),
     "an unknown data type": ({"data_type": 29, "dims": [1], "raw_data": bytes(4)}, "29"),
     "a data type of 999": ({"data_type": 999, "dims": [1], "raw_data": bytes(4)}, "999"),
@@ -300,7 +300,7 @@ def call_array_methods(tensor):
 
 
 def peak_bytes(function, *arguments):
-    """Return the peak memory of a call in bytes."""
+    """Return the peak of the memory that Python traces during a call, in bytes."""
     tracemalloc.start()
     try:
         function(*arguments)
@@ -348,7 +348,7 @@ DATA_FIELDS = [f"{kind}_data" for kind in ("float", "int32", "string", "int64", 
 
 @st.composite
 def nearly_consistent_tensors(draw):
-    """Draw messages whose parts have likely values, which are consistent or nearly so."""
+    """Draw an encoded TensorProto whose fields are consistent or nearly consistent."""
     data_type = draw(st.sampled_from([*DATA_TYPES.values(), 0, 29]))
     dims = draw(st.lists(st.sampled_from([0, 1, 2, 3, 7, 8, -1, 1 << 31, 1 << 62, -1 << 63]), max_size=3))
     tensor = TensorProto(data_type=data_type, dims=dims, name="w")
@@ -438,7 +438,7 @@ def test_the_path_of_a_deeply_nested_byte_is_found_from_the_last_searched_path(m
     assert len(reads) < 4 * (len(tensors) + 120)
 
 
-def test_strings_in_a_field_of_numbers_are_not_advised_to_be_in_raw_data():
+def test_the_error_for_strings_in_a_field_of_numbers_names_string_data():
     tensor = TensorProto(data_type=DATA_TYPES["STRING"], dims=[1], int32_data=[1])
     with pytest.raises(TensorError, match="elements of STRING belong in string_data, not in int32_data"):
         tensor.numpy(strings="bytes")

@@ -16,7 +16,7 @@ from each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from test_bundled_files import FILES, ONNX_FOLDER
-from test_tensor_numpy import basic_indices_of, with_rank
+from test_tensor_numpy import basic_indices_of, with_ellipsis
 
 import onnxwire
 from onnxwire import ModelProto, TensorProto
@@ -33,8 +33,9 @@ def address(array):
 
 
 def save_model(folder, *tensors, name="m.onnx"):
-    """Save a model with initializers: `tensors` are tuples of a name, TensorParts and the records of the location.
+    """Save a model with initializers.
 
+    tensors: tuples of a name, TensorParts, and the records external_data and data_location.
     The field numbers are 1 ir_version, 7 graph, and 5 initializer of the graph. Returns the path.
     """
     graph = b"".join(
@@ -89,7 +90,7 @@ def test_the_array_is_the_official_one(is_mapped, data_type, tmp_path, data, off
             stored_tensors.assert_same_array(array, expected)
         for _ in range(3):
             index = data.draw(basic_indices_of(expected.shape))
-            stored_tensors.assert_same_array(our_tensor.read(index), expected[with_rank(index)])
+            stored_tensors.assert_same_array(our_tensor.read(index), expected[with_ellipsis(index)])
         assert (our_tensor.shape, our_tensor.dtype, our_tensor.nbytes) == (
             expected.shape,
             expected.dtype,
@@ -162,7 +163,7 @@ def test_an_array_outlives_its_model(path_of_two_tensors):
     assert array.tolist() == list(range(500))
 
 
-def test_a_tensor_that_is_made_external_by_an_edit_is_read_from_the_file(path_of_two_tensors):
+def test_edited_and_added_external_data_is_read_from_the_file(path_of_two_tensors):
     with onnxwire.load(path_of_two_tensors) as model:
         tensor = model.graph.initializer[1]
         tensor.external_data[1].value = "4"  # the offset
@@ -313,7 +314,7 @@ def test_a_range_of_another_size_or_outside_the_file_raises(tmp_path, is_mapped,
             assert path in str(error_info.value)
 
 
-def test_a_huge_tensor_of_a_small_file_raises_at_once(tmp_path):
+def test_a_huge_tensor_of_a_small_file_raises(tmp_path):
     (tmp_path / "w.bin").write_bytes(bytes(100))
     huge_tensor = stored_tensors.TensorParts(DATA_TYPES["INT8"], [10**18], [])
     for location in (stored_tensors.external("w.bin"), stored_tensors.external("w.bin", 0, 10**18)):
@@ -327,7 +328,7 @@ def test_a_huge_tensor_of_a_small_file_raises_at_once(tmp_path):
 
 
 def check_list(source, official):
-    """Assert that the list has exactly the tensors of the official message; return the infos by path."""
+    """Assert that onnxwire.tensors lists exactly the tensors of the official message; return the infos by path."""
     infos = {info.path: info for info in onnxwire.tensors(source)}
     expected = dict(stored_tensors.tensors_in(official))
     assert sorted(infos) == sorted(expected)
@@ -374,12 +375,12 @@ def sparse_tensors():
 
 
 def records_of(number, parts):
-    """Draw up to two records of a repeated field; parts: a strategy for the bytes of one element."""
+    """Draw up to two records of a field; parts: a strategy for the bytes of one value."""
     return st.lists(parts.map(lambda part: wire.len_record(number, part)), max_size=2).map(b"".join)
 
 
 def attributes(depth):
-    """Draw an attribute with one of the fields that have tensors, directly or in graphs.
+    """Draw an attribute with at most one of the fields that can contain tensors, directly or in graphs.
 
     The field numbers are 5 t, 10 tensors, 22 sparse_tensor, 23 sparse_tensors, 6 g and 11 graphs.
     """
@@ -471,7 +472,7 @@ def test_the_list_of_damaged_bytes_raises_only_errors_of_onnxwire(data):
         assert str(error)
 
 
-def test_the_list_names_the_file(path_of_two_tensors):
+def test_the_list_has_the_location_offset_size_and_alignment(path_of_two_tensors):
     model = onnx.load(path_of_two_tensors, load_external_data=False)
     tensor = model.graph.initializer.add(name="c", data_type=DATA_TYPES["INT8"], dims=[3], raw_data=b"abc")
     onnx.save(model, path_of_two_tensors)

@@ -202,7 +202,7 @@ def test_numpy_makes_no_copy_if_copies_are_forbidden():
 
 
 @pytest.mark.parametrize("name", ["FLOAT", "INT32", "INT64", "DOUBLE", "UINT64", "COMPLEX64", "COMPLEX128"])
-def test_only_one_packed_run_of_floats_shares_memory_if_copies_are_forbidden(name):
+def test_of_the_typed_fields_only_a_packed_run_of_floats_can_be_shared(name):
     parts = stored_tensors.TensorParts(stored_tensors.DATA_TYPES[name], [3], [1, 2, 3])
     packed_tensor, unpacked_tensor, _ = parse_each_storage(parts)
     edited_tensor, *_ = parse_each_storage(parts)
@@ -260,7 +260,7 @@ def basic_indices_of(shape):
     return basic_indices(shape) | slices | st.just(...) | st.just(())
 
 
-def with_rank(index):
+def with_ellipsis(index):
     """Return the index in a form for which numpy returns an array instead of a scalar."""
     index = index if isinstance(index, tuple) else (index,)
     return index if any(part is ... for part in index) else (*index, ...)
@@ -272,7 +272,7 @@ def with_rank(index):
 def test_read_returns_the_elements_of_the_array_at_the_index(data_type, data):
     tensor = data.draw(stored_tensors.tensor_parts(data_type))
     index = data.draw(basic_indices_of(tensor.array().shape))
-    expected = tensor.array()[with_rank(index)]
+    expected = tensor.array()[with_ellipsis(index)]
     for our_tensor in parse_each_storage(tensor):
         elements = our_tensor.read(index)
         assert type(elements) is np.ndarray
@@ -337,7 +337,7 @@ def test_a_segment_is_read_as_a_vector(data_type, data, begin):
 
 
 @pytest.mark.parametrize("begin, end", [(2, 1), (-1, 1), (5, 7), (0, 1 << 62), (-(1 << 63), (1 << 63) - 1)])
-def test_a_segment_out_of_bounds_raises(begin, end):
+def test_a_segment_with_invalid_bounds_raises(begin, end):
     tensor = TensorProto(name="w", data_type=stored_tensors.DATA_TYPES["INT8"], dims=[6], raw_data=b"\1\2")
     tensor.segment.begin, tensor.segment.end = begin, end
     with pytest.raises(onnxwire.TensorError, match="segment") as error_info:

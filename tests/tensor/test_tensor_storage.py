@@ -1,4 +1,4 @@
-"""The memory of an array: shared with the file if possible, copied if requested; and its lifetime."""
+"""The memory of arrays: when it is shared with the file, how long it stays valid, and its export by DLPack."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def address(array):
     return array.__array_interface__["data"][0]
 
 
-# --- views
+# --- shared memory
 
 
 @pytest.mark.parametrize("name", BYTE_ALIGNED_TYPES)
@@ -181,7 +181,7 @@ def test_editing_a_tensor_does_not_change_its_arrays(path):
 
 # --- DLPack
 
-# The types that numpy can import.
+# The types with elements of whole bytes that numpy can import by DLPack.
 DLPACK_TYPES = [name for name in BYTE_ALIGNED_TYPES if not name.startswith(("BFLOAT", "FLOAT8"))]
 
 
@@ -196,7 +196,7 @@ def test_dlpack_shares_the_memory_read_only(name):
     assert our_tensor.__dlpack_device__() == (1, 0)  # device 0 of type kDLCPU
 
 
-def test_dlpack_refuses_a_decoded_tensor_if_copies_are_forbidden():
+def test_dlpack_refuses_a_tensor_that_must_be_decoded_if_copies_are_forbidden():
     tensor = TensorProto(data_type=TensorProto.INT32, dims=[3], int32_data=[1, 2, 3])
     assert np.from_dlpack(tensor).tolist() == [1, 2, 3]
     with pytest.raises(BufferError, match="allow a copy"):
@@ -204,7 +204,7 @@ def test_dlpack_refuses_a_decoded_tensor_if_copies_are_forbidden():
 
 
 @pytest.mark.parametrize("dims", [(), (0,), (3, 0, 2), (1,)])
-def test_dlpack_exports_every_shape(dims):
+def test_dlpack_exports_the_shape(dims):
     tensor = sample_tensor("INT64", dims)
     assert np.from_dlpack(TensorProto.FromString(tensor.message(wire.len_record(RAW_DATA, tensor.raw)))).shape == dims
 

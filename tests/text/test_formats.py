@@ -51,7 +51,7 @@ class Format:
     sample: str
 
     def read_in_pieces(self, size):
-        """Read texts in pieces of this number of characters, while the context is active."""
+        """Return a context manager; in its block, texts are read in pieces of `size` characters."""
         return mock.patch.object(text_source, "CHUNK_CHARS", size)
 
 
@@ -123,7 +123,7 @@ def test_strings_and_bytes_have_the_official_format(format, texts):
 def test_values_too_long_to_be_read_at_once_have_the_official_format(format, name, piece):
     encoded_piece = piece if isinstance(piece, bytes) else piece.encode()
     number = field_number(EVERYTHING.ours, name)
-    # The chunk ends at another byte of the pieces in each turn.
+    # In each iteration, the first chunk of CHUNK_BYTES ends at another byte of a piece.
     for offset in range(4):
         value = (
             b"y" * (printed_fields.CHUNK_BYTES - 10 + offset) + encoded_piece * 8 + b"z" * printed_fields.SMALL_BYTES
@@ -151,7 +151,7 @@ def test_texts_of_the_official_printer_are_read_as_by_the_official_parser(format
 @pytest.mark.parametrize("name", ["test.Everything", "test.Sparse", "test.Holder"])
 @examples(40)
 @given(seed=st.integers(0, 1 << 32))
-def test_any_text_is_accepted_or_rejected_as_by_the_official_runtime(format, name, seed):
+def test_random_texts_are_accepted_or_rejected_as_by_the_official_runtime(format, name, seed):
     rng = random.Random(seed)
     for _ in range(20):
         text = format.parser_tests.random_text(rng, PAIRS[name].ours.DESCRIPTOR, 3)
@@ -193,7 +193,7 @@ def test_all_numbers_are_read_whether_or_not_they_fill_whole_batches(format, dif
     values = range(-5, n - 5)
     message = EVERYTHING.official(many_double=values, many_int32=values, many_sint64=values, many_string=["x"] * n)
     message.many_bool.extend(value % 3 == 0 for value in values)
-    message.many_shade.extend([0, 70] * (n // 2))  # numbers of two values of the enum
+    message.many_shade.extend([0, 70] * (n // 2))  # the numbers of two values of the enum
     with format.read_in_pieces(size):
         for style in format.parser_tests.STYLES:
             text = format.print_officially(message, **style)

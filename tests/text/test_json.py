@@ -83,7 +83,7 @@ def test_a_stream_receives_the_same_text_as_the_return_value():
         assert stream.getvalue() == onnxwire.to_json(model, **options)
 
 
-def test_long_values_are_replaced_by_objects_of_their_size():
+def test_long_values_are_replaced_by_objects_that_contain_their_sizes():
     tensor = TENSOR.official(
         dims=range(11), raw_data=b"x" * 1000, name="é" * 6, string_data=[b"", b"x" * 11], data_type=1
     )

@@ -26,7 +26,7 @@ from onnxwire.text import text_source
 
 
 def convert_value(value, field, *arguments, convert=json_format._ConvertScalarFieldValue, **options):
-    """Convert a value as the official runtime does, but without taking the numbers of enums modulo 2**32."""
+    """Convert a value as the official runtime does, but reject enum numbers outside int32 instead of truncating."""
     if field.enum_type is not None and isinstance(value, str | int | float):
         with contextlib.suppress(ValueError):
             if not -(1 << 31) <= int(value) < 1 << 31:
@@ -161,7 +161,10 @@ def json_name_of(name):
 
 
 def texts_of_field(values, field):
-    """Return texts of one field: each value alone and in one of the forms; with --long in every form."""
+    """Yield texts of objects with one field.
+
+    Each value is used as it is and in one of `forms`; with --long, it is used in every form.
+    """
     forms = ("{}", "{} ", "[{}]", "[{},{}]", "[{}, 1]") if field.is_repeated else ("{}", " {}\n", "{},")
     for index, value in enumerate(values):
         for form in forms if IS_LONG else dict.fromkeys((forms[0], forms[index % len(forms)])):
@@ -240,12 +243,13 @@ def random_text(rng, descriptor, depth):
     return join_parts(pairs, "{}")
 
 
+# Texts that `mutate_text` inserts.
 SNIPPETS = (
     [*'{}[]:,"\\/ \n\t\r\x0c\xa0\ufeff#0é-x', "null", "{}", "[]", '"a":1', '"pick":1', '"[a.b]":1'] + NUMBERS + STRINGS
 )
 
 
-# --- numbers in batches
+# --- repeated fields
 
 
 @examples(30)
@@ -263,7 +267,7 @@ def test_a_fault_after_many_numbers_has_its_position(fault, read_in_pieces):
     text = '{"manyInt32": [\n' + "1,\n" * 5000 + f"{fault}]}}"
     with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.from_json(text, EVERYTHING.ours)
-    # The excluded texts are valid numbers followed by a fault.
+    # If the text begins with a valid number, the fault is after the number.
     starts_with_number = fault[:2] in ("1 ", "1:", "1,")
     assert starts_with_number or str(error_info.value).startswith("<str>: many_int32[5000]: line 5,002, column 1: ")
     assert official_reading(EVERYTHING.official, text) is None
@@ -368,7 +372,7 @@ def test_unknown_fields_are_ignored_on_demand(value, read_in_pieces):
 
 
 @pytest.mark.parametrize("value", ['"A_NEW_KIND"', '""'])
-def test_unknown_names_of_enums_are_ignored_with_unknown_fields(value, read_in_pieces):
+def test_unknown_names_of_enum_values_are_ignored_if_unknown_fields_are(value, read_in_pieces):
     text = f'{{"one_shade": {value}, "many_shade": ["RED", {value}, "RED"], "one_int32": 5}}'
     expected = json_format.Parse(text, EVERYTHING.official(), ignore_unknown_fields=True)
     message = onnxwire.from_json(text, EVERYTHING.ours, ignore_unknown=True)
@@ -495,7 +499,7 @@ def test_a_long_string_needs_less_than_five_times_the_memory_of_its_value(unit):
 
 
 @pytest.mark.parametrize("unit", [" ", "\n\t"])
-def test_a_long_text_without_values_needs_no_memory_for_the_text(unit, monkeypatch):
+def test_long_whitespace_is_not_retained_in_memory(unit, monkeypatch):
     monkeypatch.setattr(text_source, "CHUNK_CHARS", 10_000)  # so that retained text would be detected
     text = RepeatingFile('{"children": [], ', unit, 500_000, '"oneInt32": 5}')
     message, peak = read_with_peak(onnxwire.from_json, text, EVERYTHING.ours)

@@ -1,4 +1,4 @@
-"""The text format equals the output of the official runtime, and on request the output of protoc."""
+"""The text format equals the output of the official runtime, and with `as_protoc=True` the output of protoc."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_limit_elides_neither_a_singular_number_nor_a_value_of_exactly_that_le
 def write_sparse_model(path, *fields):
     """Write a model of one tensor whose raw_data is a hole in the file; return the size of raw_data, 200 MB.
 
-    fields: other fields of the tensor.
+    fields: the records of other fields of the tensor.
     """
     n = 200_000_000
     tensor = b"".join(fields) + wire.tag(9, wire.LEN) + wire.varint(n)  # raw_data
@@ -142,7 +142,10 @@ def write_sparse_model(path, *fields):
 
 
 def check_memory(path, write, **options):
-    """Assert that printing a model needs less than 2 MB, in writes of less than 1 MB; return the sink."""
+    """Print a model to a CountingSink and return the sink.
+
+    Asserts that less than 2 MB of memory are needed, and that each write has less than 1,000,000 characters.
+    """
     sink = CountingSink()
     with onnxwire.load(path) as model:
         write(model, sink, max_bytes=0)  # triggers imports on first use
@@ -335,7 +338,7 @@ def run_protoc(name, data, folder):
     return subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode("ascii")
 
 
-UNKNOWN_NUMBER = 1000  # no field of ModelProto has this number
+UNKNOWN_NUMBER = 1000  # no field of ModelProto or GraphProto has this number
 
 
 def nest_in_len_records(depth, data):
@@ -369,7 +372,7 @@ UNKNOWN_FIELDS = {
     "group": wire.group(
         UNKNOWN_NUMBER, wire.varint_record(1, 1) + wire.group(2) + wire.len_record(3, wire.varint_record(4, 4))
     ),
-    # Field 2 of a model, producer_name, is a string.
+    # Field 2 is a string: producer_name of a model, name of a graph.
     "other wire type": wire.varint_record(2, 5) + wire.tag(2, wire.FIXED32) + b"abcd" + wire.group(2),
     **{f"{n} LEN records": nest_in_len_records(n, b"") for n in (9, 10, 11, 12)},
     **{f"{n} groups": nest_in_groups(n, wire.len_record(1, wire.varint_record(2, 2))) for n in (9, 10, 11, 60)},

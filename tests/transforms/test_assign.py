@@ -111,6 +111,6 @@ def test_a_rejected_assignment_changes_nothing(model, path, text):
     assert model.SerializeToString() == bytes_before
 
 
-def test_an_argument_that_is_not_utf_8_sets_its_bytes(model):
+def test_text_with_surrogate_escapes_sets_the_original_bytes(model):
     set_value(model, "graph.node[0].attribute[2]", b"\xff".decode(errors="surrogateescape"))
     assert model.graph.node[0].attribute[2].s == b"\xff"

@@ -1,4 +1,4 @@
-"""A node is removed, and the consumers of its output read its input."""
+"""`bypass` removes a node, and the consumers of its output read its input. Also `boundary` and `rename_values`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model_of(nodes, outputs=("y",), functions=(), value_info=(), initializers=()
 
 
 def wiring(scope):
-    """Return a tuple (op_type, inputs, outputs) for each node."""
+    """Return a tuple (op_type, inputs, outputs) for each node of a graph or function."""
     return [(node.op_type, list(node.input), list(node.output)) for node in scope.node]
 
 

@@ -1,4 +1,4 @@
-"""Dimensions are changed wherever they have the same meaning, and inconsistent uses are reported."""
+"""Dimensions are changed wherever they have the same meaning, and parts that can't be changed are reported."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ def test_values_that_no_rule_infers_are_reported():
 
 
 def loop_model(body_dims):
-    """Make a model with a Loop over a value of shape [n, 3]; in the body, its shape is `body_dims`.
+    """Make a model with a Loop that carries a value of shape [n, 3]; in the body, its shape is `body_dims`.
 
-    The body has the inputs i, c and s: the iteration, the condition and the value. Its outputs are co and so.
+    The body has the inputs i (iteration number), c (condition) and s (the value). Its outputs are co and so.
     """
     body = helper.make_graph(
         [helper.make_node("Identity", ["c"], ["co"]), helper.make_node("Relu", ["s"], ["so"])],

@@ -10,7 +10,7 @@ import onnxwire
 
 
 def quantized_model(*names):
-    """Make a model x -> Split -> y, z; y -> Relu -> u, in which some values are quantized, each by its own scale."""
+    """Make a model x -> Split -> y, z; y -> Relu -> u. The values `names` are quantized, each with its own scale."""
     nodes = [helper.make_node("Split", ["x"], ["y", "z"], num_outputs=2), helper.make_node("Relu", ["y"], ["u"])]
     scales = [numpy_helper.from_array(np.float32(1), f"{name}_scale") for name in names]
     infos = [value("y", 2), value("z", 2)]

@@ -1,4 +1,4 @@
-"""`merge_changes` applies the changes of both sides, and reports elements that both sides changed."""
+"""`merge_changes` applies the changes of both sides, and reports changes that contradict each other."""
 
 from __future__ import annotations
 
@@ -64,7 +64,11 @@ def reads_undefined_values(model):
 
 @pytest.fixture(scope="module")
 def bases():
-    """Return models of more than three nodes, which have distinct names or outputs and read only defined values."""
+    """Return models with more than three nodes.
+
+    The nodes of a model have distinct names, or distinct outputs if they have no names. The nodes and the outputs of
+    the graph refer only to defined values.
+    """
     models = [onnx.load(DIGITS)]
     for file in [file for file in FILES if file.endswith(".onnx")][:: 1 if IS_LONG else 40]:
         model = onnx.load(Path(ONNX_FOLDER, file), load_external_data=False)
@@ -138,7 +142,7 @@ def test_a_node_that_reads_a_value_removed_by_the_other_side_is_a_conflict():
     assert "graph-node-input-defined" in conflicts[0]
 
 
-def test_two_different_elements_of_one_name_that_were_added_are_a_conflict():
+def test_different_elements_that_both_sides_added_with_one_name_are_a_conflict():
     base = chain("a")
     ours, theirs = copy(base), copy(base)
     ours.metadata_props.add(key="author", value="one")
@@ -232,7 +236,7 @@ def test_a_side_that_reordered_nodes_keeps_its_order():
     assert [node.name for node in merged_model.graph.node] == ["c", "a", "d", "b"]
 
 
-def test_nodes_of_a_reordered_and_an_edited_list_are_sorted():
+def test_merged_nodes_are_sorted_if_one_side_reorders_and_the_other_edits_nodes():
     base, ours, theirs = models_with_reordered_nodes()
     ours.graph.node[2].input[0] = "v1"
     for sides in ((ours, theirs), (theirs, ours)):
@@ -267,7 +271,7 @@ def test_nodes_with_one_name_are_paired_by_their_outputs():
     ]
 
 
-def test_nodes_without_names_and_outputs_are_not_doubled():
+def test_nodes_with_neither_names_nor_outputs_are_not_duplicated():
     base = chain("a")
     base.graph.node.append(onnx.NodeProto(op_type="Sink", input=["v1"]))
     ours, theirs = copy(base), copy(base)
@@ -381,7 +385,7 @@ def copy_node(node):
     return onnx.NodeProto.FromString(node.SerializeToString())
 
 
-def test_nan_in_both_models_is_no_change():
+def test_an_unchanged_nan_is_no_change():
     base = chain("ab")
     base.graph.node[0].attribute.append(helper.make_attribute("alpha", float("nan")))
     ours, theirs = copy(base), copy(base)
