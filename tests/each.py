@@ -5,12 +5,13 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
 
 def each(names: str, cases: Iterable[Any], ids: Callable[[Any], str] | Iterable[str] | None = None) -> Callable:
     """Return a decorator that makes a test run once for each case, as `pytest.mark.parametrize` does, but as one test.
 
-    The decorated test raises the first 20 exceptions as one ExceptionGroup. `pytest.fail`, `pytest.skip` and a
-    `pytest.raises` block without an exception end the test at once.
+    The decorated test raises the first 20 exceptions as one ExceptionGroup. `pytest.skip` ends the test at once.
 
     With a thousand small cases, pytest takes longer to collect and report them as separate tests than to run them.
     All cases share the fixtures of the test. names: the parameters of a case, separated by commas. ids: the texts that
@@ -30,11 +31,11 @@ def each(names: str, cases: Iterable[Any], ids: Callable[[Any], str] | Iterable[
                 values = [case] if len(arguments) == 1 else case
                 try:
                     test(**fixtures, **dict(zip(arguments, values, strict=True)))
-                except Exception as error:
+                except (Exception, pytest.fail.Exception) as error:  # pytest.raises without an exception fails
                     error.add_note(f"case: {text}")
                     failures.append(error)
             if failures:
-                raise ExceptionGroup(f"{len(failures)} of {len(table)} cases failed", failures[:20])
+                raise BaseExceptionGroup(f"{len(failures)} of {len(table)} cases failed", failures[:20])
 
         signature = inspect.signature(test)
         fixture_parameters = [parameter for name, parameter in signature.parameters.items() if name not in arguments]

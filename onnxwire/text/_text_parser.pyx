@@ -173,7 +173,7 @@ cdef class TextParser(Tokenizer):
                     for piece in self.pieces(quote, entry, n_pending):
                         parts.append(self.decode(piece, quote, entry, n_pending))
             except (UnicodeDecodeError, UnicodeEncodeError) as error:
-                raise self.error(f"the string has an invalid escape ({error.reason})", entry, n_pending) from None
+                raise self.error(f"the string has an invalid character or escape ({error.reason})", entry, n_pending) from None
             quote = self.peek()
         if len(parts) == 1 and (not is_text or parts[0].__class__ is str):
             return parts[0]

@@ -38,7 +38,7 @@ static void append_value(output *out, ow_source *source, const char *path, const
     append(out, "\t", 1);
     if (field->type == OW_STRING || field->type == OW_BYTES) {
         char *bytes = (char *)malloc((size_t)(span.end - span.start) + 1);
-        if (ow_read(source, span.start, bytes, (size_t)(span.end - span.start)) == OW_OK)
+        if (bytes != NULL && ow_read(source, span.start, bytes, (size_t)(span.end - span.start)) == OW_OK)
             append(out, bytes, (size_t)(span.end - span.start));
         free(bytes);
     } else if (field->type == OW_FLOAT || field->type == OW_DOUBLE) {

@@ -392,6 +392,7 @@ def test_random_journals_are_read_or_raise_source_error(models_and_catalog, tmp_
         else:
             assert {path for paths in files.values() for path in paths} <= set(map(str, files_before))
     assert parquet_files(out) == files_before
+    assert foreign_path.read_text() == "mine"
 
 
 def damaged_journal(data, rng):

@@ -143,7 +143,7 @@ def test_a_model_is_read_again_when_its_missing_external_file_appears(zoo, tmp_p
         assert catalog.build([address], out, workers=1, hash=True).unchanged == 1
 
 
-def test_a_failed_request_for_a_model_neither_ends_the_build_nor_removes_the_model(zoo, tmp_path, monkeypatch):
+def test_a_failed_request_for_a_model_neither_ends_the_build_nor_removes_the_model(zoo, tmp_path):
     out = tmp_path / "out"
     with ObjectServer(contents_by_path(zoo)) as server:
         addresses = [

@@ -138,7 +138,7 @@ def test_results_are_printed_as_a_table(capsys):
     ]  # fmt: skip
 
 
-def test_results_are_printed_as_json_and_csv(capsys, tmp_path):
+def test_results_are_printed_as_json_and_csv(capsys):
     query = "select name, inputs, domain, 'inf'::double as huge from nodes where index = 2"
     assert main(["sql", str(DIGITS), query, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)

@@ -102,6 +102,7 @@ def test_select_and_ignore_accept_ids_and_severities():
     assert {problem.rule for problem in _check(text, select="error", ignore=["node-op-type-present"])} == {
         "graph-node-input-defined"
     }
+    assert {problem.rule for problem in _check(text, select=["node-op-type-present"])} == {"node-op-type-present"}
     assert _check(text, ignore=["error", "warning", "note"]) == []
 
 

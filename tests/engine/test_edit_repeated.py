@@ -328,7 +328,7 @@ NAN_BYTES = {
     "code",
     snippets(
         """s.extend(o); s.MergeFrom(o); s[:] = o; s[1:1] = o; s[:len(o)] = o; s[:2 * len(o):2] = o; s.extend(s)
-        ; m.MergeFrom(other); m.CopyFrom(cls(**{field: o})); del other; s.extend(o); o.append(1); s.extend(o)"""
+        ; m.MergeFrom(other); m.CopyFrom(cls(**{field: o})); o.append(1) or s.extend(o)"""
     ),
 )
 @pytest.mark.parametrize("name", NAN_BYTES)

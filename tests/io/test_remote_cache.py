@@ -313,11 +313,18 @@ def test_reads_succeed_when_the_cache_is_on_a_full_disk(pieces, tmp_path, monkey
 def test_pages_that_were_written_partly_are_not_used(pieces, tmp_path, monkeypatch) -> None:
     """Writes are short, as on a full disk."""
     write = os.pwrite
-    monkeypatch.setattr(
-        os, "pwrite", lambda file, data, offset: write(file, memoryview(data)[: len(data) // 2], offset)
-    )
-    with ObjectServer({"m.onnx": pieces}) as server:
+    n_calls = 0
+
+    def write_half(file: int, data, offset: int) -> int:
+        nonlocal n_calls
+        n_calls += 1
+        return write(file, memoryview(data)[: len(data) // 2], offset)
+
+    with ObjectServer({"m.onnx": pieces, "n.onnx": pieces}) as server:
+        check_payloads(f"{server.url}/n.onnx", pieces, tmp_path)  # marks the folder as a cache
+        monkeypatch.setattr(os, "pwrite", write_half)
         check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
+        assert n_calls > 1
         monkeypatch.setattr(os, "pwrite", write)
         check_payloads(f"{server.url}/m.onnx", pieces, tmp_path)
 

@@ -193,6 +193,16 @@ def test_inconsistent_values_indices_and_dims_raise(message):
         assert not message.values.name or "w0" in str(error_info.value)
 
 
+def test_more_dims_than_numpy_allows_raise():
+    dims = [1] * 65
+    with_linear_index = make_sparse(ONE_VALUE, make_int64_tensor([0], [1]), dims)
+    with_coordinates = make_sparse(ONE_VALUE, make_int64_tensor([0] * 65, [1, 65]), dims)
+    assert with_coordinates.to_coo()[1].shape == (1, 65)
+    for read in (with_linear_index.to_coo, with_linear_index.numpy, with_coordinates.numpy):
+        with pytest.raises(onnxwire.TensorError, match="numpy has no array of dims"):
+            read()
+
+
 @pytest.mark.parametrize(
     "values, indices, shape",
     [

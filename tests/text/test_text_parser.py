@@ -511,7 +511,11 @@ FAULTS = {
     "[a.b]: 5": "line 1, column 1: expected a field; extensions and Any are not supported here",
     "graph { initializer: [{}, {}, {} {}] }": "graph.initializer[2]: line 1, column 34: expected ',' or ']', found '{'",
     "graph { initializer { raw_data: '\\400' } }": (
-        "graph.initializer[0].raw_data: line 1, column 33: the string has an invalid escape (ordinal not in range(256))"
+        "graph.initializer[0].raw_data: line 1, column 33: the string has an invalid character or escape "
+        "(ordinal not in range(256))"
+    ),
+    "domain: '\ud800'": (
+        "domain: line 1, column 9: the string has an invalid character or escape (surrogates not allowed)"
     ),
     "domain: 'a\n'": "domain: line 1, column 9: the string is not closed by ' on its line",
     "domain: '\\377'": "domain: line 1, column 15: the string is not valid UTF-8 (at its byte 0: invalid start byte)",
