@@ -35,7 +35,7 @@ class Operation(NamedTuple):
     """Errors that code of other packages may raise instead of MemoryError."""
     keeps_memory: bool = False
     """Whether to skip the check for leaks. True for Python code, whose caches grow, and for code in which CPython 3.11
-    leaks: the arguments of a function with a closure, if the allocation of the closure fails."""
+    leaks memory: it leaks the arguments of a function with a closure if the allocation of the closure fails."""
 
 
 OPERATIONS: list[Operation] = []
@@ -54,7 +54,7 @@ def node(i: int) -> dict[str, Any]:
 
 
 def model(n: int = 4) -> ModelProto:
-    """Return a small valid model with n nodes, attributes, two tensors, types and metadata."""
+    """Return a small model with n nodes, attributes, two tensors, types and metadata."""
     weight = onnxwire.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "w")
     shape = {"dim": [{"dim_value": 2}, {"dim_param": "n"}]}
     value = {"name": "a0", "type": {"tensor_type": {"elem_type": 1, "shape": shape}}}
@@ -101,7 +101,7 @@ def add_operation(name: str, make_state: Callable[..., Any], run: Callable[[Any]
 
 
 def content_of(state: Any) -> object:
-    """Return the bytes and the text of each message in a state."""
+    """Return the bytes and the text of each message in a state, and None for any other object."""
     if isinstance(state, Message):
         return state.SerializeToString(deterministic=True), str(state)
     if isinstance(state, tuple | list):
@@ -285,9 +285,9 @@ def append_to_all(m: Any) -> None:
 
 
 def unexpected_values(m: Any) -> object:
-    """Return the values that are neither those of MANY_NODES nor results of `add_to_all` and `append_to_all`.
+    """Return the unexpected names, numbers of outputs and first two ints of an edited model of MANY_NODES.
 
-    The results are excluded because a loop of edits may end after any edit.
+    All results of `add_to_all` and `append_to_all` are expected, because a loop of edits may end after any edit.
     """
     attributes = [attribute for element in m.graph.node for attribute in element.attribute]
     return (
@@ -496,7 +496,7 @@ add_operation(
 
 
 def fill_columns_and_resolve_names(m: Any) -> None:
-    """Fill the columns and resolve the names, as `check` does before it runs rules. The rules are not run, because
+    """Fill columns, resolve names and measure payloads by functions of the checker. The rules are not run, because
     numpy may crash if an allocation fails."""
     document = ModelProto.FromString(m.SerializeToString())._document
     facts = Facts(document, ModelProto)

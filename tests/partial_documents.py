@@ -1,4 +1,4 @@
-"""Documents of partial memory, like those of remote files, whose source is a bytes object."""
+"""Documents of partial memory, as for remote files, but with a bytes object as the source."""
 
 from __future__ import annotations
 

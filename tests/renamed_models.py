@@ -21,7 +21,10 @@ def graphs_in(nodes: object) -> Iterator[onnx.GraphProto]:
 
 
 def rename_everything(model: onnx.ModelProto, rng: random.Random) -> None:
-    """Rename all values, nodes and weights, and shuffle nodes and weights."""
+    """Rename all values, nodes and weights outside of training_info, and shuffle nodes and initializers.
+
+    The new order of nodes is that of `_random_order`.
+    """
     names: dict[str, str] = {}
 
     def new_name(name: str) -> str:
@@ -94,7 +97,7 @@ def edit_randomly(model: onnx.ModelProto, rng: random.Random) -> bool:
 
 
 def _uses(graph: onnx.GraphProto, name: str) -> list[tuple[onnx.NodeProto, int]]:
-    """Return the inputs `name` of all nodes, as pairs of the node and the index of the input."""
+    """Return each input `name` of the graph's nodes as a pair: the node and the index of the input."""
     return [
         (node, input_index)
         for node in graph.node
@@ -142,7 +145,10 @@ def _replace_weight(graph: onnx.GraphProto, rng: random.Random) -> bool:
 
 
 def _delete_node(graph: onnx.GraphProto, rng: random.Random) -> bool:
-    """Delete a random node with one used output; connect the consumers of this output with the node's first input."""
+    """Delete a random node with one used output; connect the consumers of this output with the node's first input.
+
+    Not possible if this input is absent, or an output of the node is an output of the graph.
+    """
     index = rng.randrange(len(graph.node))
     node = graph.node[index]
     used_outputs = [name for name in node.output if _uses(graph, name)]
@@ -160,7 +166,7 @@ def _delete_node(graph: onnx.GraphProto, rng: random.Random) -> bool:
 
 
 def _rewire_input(graph: onnx.GraphProto, rng: random.Random) -> bool:
-    """Replace an input of a random node, the output of an earlier node, by another output of an earlier node."""
+    """In a random node, replace an input that an earlier node produces by another output of an earlier node."""
     index = rng.randrange(len(graph.node))
     node = graph.node[index]
     earlier_outputs = [name for earlier_node in graph.node[:index] for name in earlier_node.output if name]

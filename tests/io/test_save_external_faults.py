@@ -1,4 +1,4 @@
-"""onnxwire.save with external=: the files that it may replace, and those that remain after kills and errors."""
+"""onnxwire.save with external=: replaced files, names of files, writes outside of the folder, kills, errors, limits."""
 
 import errno
 import itertools
@@ -47,8 +47,8 @@ def make_model(value, names="ab"):
 
 
 def value_of(path):
-    """Return the value of a model. Assert that onnx and onnxwire read it for all elements, and that the graph has it as
-    its name."""
+    """Return the value of all elements of a model's weights. Assert that onnx and onnxwire read this value, and that
+    the name of the graph is this value."""
     official, folder = onnx.load(path, load_external_data=False), os.path.dirname(path)
     values = {int(official.graph.name)}
     for weight in official.graph.initializer:
@@ -70,7 +70,7 @@ def tree(folder):
 
 
 def save_model(folder, value, options):
-    """Save `make_model(value)` in a folder. Return its path. options: as for `save`."""
+    """Save `make_model(value)` in a folder. Return the path of the model. options: as for `save`."""
     path = folder / "m.onnx"
     onnxwire.save(make_model(value), path, **options)
     return path
@@ -241,7 +241,7 @@ def test_the_names_and_locations_in_a_model_cause_no_write_outside_of_the_folder
 
 
 @pytest.mark.parametrize("location", ["../victim/file", "file", "folder/file", "/etc/passwd"])
-def test_data_that_may_not_be_read_is_not_copied_into_a_new_file(folder_with_links, location):
+def test_data_outside_of_the_folder_is_not_copied_into_a_new_file(folder_with_links, location):
     model, entry = make_model(1), {"key": "location", "value": location}
     model.graph.initializer.add(
         name="stolen",
@@ -327,13 +327,13 @@ def test_a_kill_at_any_moment_leaves_the_old_model_or_the_new_one(tmp_path, name
 
 
 def value_if_complete(folder):
-    """Return the value of a model, or None if an element has another value or the data is missing."""
+    """Return the name of the graph as an int, or None if an element has another value or the data is missing."""
     with onnxwire.load(folder / "m.onnx") as model:
         value = int(model.graph.name)
         try:
             return value if all((weight.numpy() == value).all() for weight in model.graph.initializer) else None
         except onnxwire.SourceError:
-            assert list(folder.glob(".*.old"))  # the old data is in such a file instead
+            assert list(folder.glob(".*.old"))  # the old data is in a file whose name ends with .old
             return None
 
 
@@ -362,7 +362,7 @@ def test_checksums_reveal_a_kill_while_files_of_the_same_names_are_replaced(tmp_
 
 @needs_linux
 @pytest.mark.parametrize("name", SAME_FILES_LAYOUTS)
-def test_other_tools_read_each_complete_model_that_a_killed_save_leaves(tmp_path, name):
+def test_onnx_reads_each_complete_model_that_a_killed_save_leaves(tmp_path, name):
     refusals = []
     for folder in kill_at_every_moment(tmp_path, *LAYOUTS[name]):
         try:
@@ -396,7 +396,7 @@ def test_a_kill_at_a_random_time_leaves_the_old_model_or_the_new_one(tmp_path):
 
 
 class FailingCalls:
-    """Replaces system calls: the call with the given index, counted from 0, raises `error()`.
+    """Replaces five functions of `os`: of all their calls, the one with the given index (from 0) raises `error()`.
 
     Calls of `unlink` and `rmdir`, which only clean up, are not counted. failed_call: the name of the call that failed,
     or None.
@@ -426,7 +426,7 @@ ERRORS = {"error": lambda: OSError(errno.EIO, os.strerror(errno.EIO)), "interrup
 @needs_linux
 @EVERY_LAYOUT
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
-def test_after_any_failed_call_there_are_either_only_old_or_only_new_files(tmp_path, old_options, new_options, error):
+def test_a_failed_call_leaves_all_files_unchanged_or_the_new_model_complete(tmp_path, old_options, new_options, error):
     faults = []
     for index in itertools.count():
         folder = tmp_path / f"{index}"
@@ -549,7 +549,7 @@ def run_limited(code, *arguments, prefix=()):
 # Arguments of `attempt` after the path.
 TOO_LONG_FILES = ["300_000, external='w.data'", "10, 300_000, external='{name}'", "300_000, external='d/{name}'"]
 TOO_LONG_FILES += [f"5000, external={external!r}, text=300_000" for external in ("w.data", "{name}")]
-EXCESSIVE_PAYLOADS = ["5 << 20, external='w'", "5000, external='w', text=5 << 20", "*[300_000] * 8, external='{name}'"]
+TOO_LARGE_MODELS = ["5 << 20, external='w'", "5000, external='w', text=5 << 20", "*[300_000] * 8, external='{name}'"]
 
 
 @needs_linux
@@ -563,7 +563,7 @@ def test_a_save_beyond_the_limit_of_file_size_changes_no_file(tmp_path, argument
 
 
 @needs_linux
-@pytest.mark.parametrize("arguments", EXCESSIVE_PAYLOADS)
+@pytest.mark.parametrize("arguments", TOO_LARGE_MODELS)
 def test_a_full_disk_changes_no_file(tmp_path, arguments):
     namespace_command = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
     mount = (*namespace_command, 'mount -t tmpfs -o size=1m none "$0" && exec "$@"', str(tmp_path))
@@ -577,15 +577,15 @@ def test_a_full_disk_changes_no_file(tmp_path, arguments):
         "print(sorted(os.listdir(sys.argv[1])), [int(weight.numpy().sum()) for weight in weights])\n"
         "attempt(path, 900_000, external='w'); print(os.path.getsize(sys.argv[1] + '/w'))"
     )
-    error, listing, size_of_second_save = run_limited(code, tmp_path, prefix=mount).splitlines()
+    error, listing, size_of_last_save = run_limited(code, tmp_path, prefix=mount).splitlines()
     assert "No space left on device" in error
     assert listing == "['m.onnx', 'w'] [10000, 10000]"
-    assert size_of_second_save == "900000"
+    assert size_of_last_save == "900000"
 
 
 @needs_linux
 @pytest.mark.parametrize("location", ["locked/w.data", "locked/deep/w.data"])
-def test_a_folder_without_write_permission_is_named_and_nothing_changes(public_folder, location):  # noqa: F811
+def test_the_error_names_a_folder_without_write_permission_and_nothing_changes(public_folder, location):  # noqa: F811
     (public_folder / "locked").mkdir()
     path = save_model(public_folder, 1, {"external": "locked/w.data"})
     tree_before = tree(public_folder)

@@ -1,4 +1,4 @@
-"""AtomicFile writes the given bytes; after any fault the old file or the new one is complete."""
+"""AtomicFile and FileWriter: written bytes, progress, faults, kills, concurrent saves, links, special files, errors."""
 
 import contextlib
 import errno
@@ -222,7 +222,7 @@ def test_ranges_arrive_within_and_across_file_systems(tmp_path: Path, folders: t
         source.write(data)
         source.flush()
         for _ in range(30):
-            start = rng.randrange(len(data)) & rng.choice([-1, -4096])  # any offset, or a multiple of a page
+            start = rng.randrange(len(data)) & rng.choice([-1, -4096])  # any offset, or a multiple of the page size
             length = rng.randrange(len(data) - start)
             offset = rng.choice([0, 4096, rng.randrange(MIB)])
             target.truncate(0)
@@ -338,7 +338,7 @@ def test_an_error_that_the_with_block_swallows_still_leaves_the_old_file(old_pat
 
 
 @needs_linux
-def test_the_error_of_a_full_disk_that_the_with_block_ignores_is_raised_at_the_end() -> None:
+def test_an_ignored_error_of_a_full_device_is_raised_at_the_end_of_the_with_block() -> None:
     file = AtomicFile("/dev/full")
     with pytest.raises(SaveError, match="No space left"), file as target, contextlib.suppress(OSError):
         target.write(bytes(MIB))
@@ -384,7 +384,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
         "print(open(path).read(), os.listdir(sys.argv[1]))\n"
         "save(path, bytes(900_000)); print(os.path.getsize(path))"
     )
-    error, listing, size_of_second_save = run_python(code, tmp_path, prefix=mount).splitlines()
+    error, listing, size_of_last_save = run_python(code, tmp_path, prefix=mount).splitlines()
     match = re.fullmatch(
         r"SaveError: .*/model\.onnx: No space left on device; the file needs 5,242,880 bytes and .* has "
         r"([\d,]+) bytes free: make room, or save elsewhere; the old file is unchanged",
@@ -393,7 +393,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     assert match
     assert 1_000_000 < int(match[1].replace(",", "")) <= MIB
     assert listing == "old ['model.onnx']"
-    assert size_of_second_save == "900000"
+    assert size_of_last_save == "900000"
 
 
 @needs_linux
@@ -524,7 +524,8 @@ def test_the_bytes_reach_the_disk_before_the_name(
 
 # --- kills
 
-# Saves a file; prints "now" and waits at the first call of the function of `os` that `moment` names, or after a write.
+# Saves a file; prints "now" and waits after the write if `moment` is "write", else at the first call of the function of
+# `os` that `moment` names.
 KILLED_PROGRAM = """
 creation, moment, path = sys.argv[1:]
 def wait(*_, **__):
@@ -592,7 +593,7 @@ def test_a_kill_at_a_random_time_leaves_one_complete_file(old_path: Path) -> Non
 # --- concurrent saves
 
 
-def test_two_saves_of_one_path_both_finish_and_the_last_remains(old_path: Path, creation: str) -> None:
+def test_two_saves_of_one_path_both_finish_and_the_last_to_finish_remains(old_path: Path, creation: str) -> None:
     with AtomicFile(old_path) as first_save:
         first_save.write(b"first")
         with AtomicFile(old_path) as second_save:

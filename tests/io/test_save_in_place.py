@@ -62,7 +62,7 @@ def list_entries(path: Path) -> list[str]:
     return sorted(os.listdir(path.parent) + os.listdir(path.parents[1] / "temporary"))
 
 
-# Saves the model at a path over itself twice, as another user if a user id follows the path.
+# Saves the model at a path over itself twice. Arguments: the path, and optionally the id of another user who saves.
 SAVING_PROGRAM = """
 import os, random, shutil, sys, tempfile
 import onnxwire, onnxwire.io.in_place
@@ -156,7 +156,7 @@ def test_a_failure_restores_the_old_bytes(unreplaceable_path: Path, monkeypatch:
     def failing_copy(
         source: int, source_offset: int, target: int, target_offset: int, length: int, **options: Any
     ) -> None:
-        # The first call copies the old bytes, the second one the new bytes, and the third one restores the old bytes.
+        # The first call copies the old bytes to a backup, the second the new bytes to the file, the third the backup.
         calls.append(length)
         if len(calls) == 2:
             copy_range(source, source_offset, target, target_offset, length // 2)

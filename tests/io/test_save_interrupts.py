@@ -1,4 +1,4 @@
-"""Saves that the functions of tests/kill.py interrupt or kill at system calls, at lines and at random times."""
+"""Saves that the functions of tests/kill.py interrupt or kill at system calls, at lines of code and at random times."""
 
 import itertools
 import random
@@ -25,7 +25,7 @@ def default_interrupt_handler():
 def test_an_interrupt_or_kill_leaves_an_old_or_new_model_or_a_detected_mix(tmp_path, layout, interrupt):
     scenario = kill.Scenario(tmp_path, layout, size=3000)
     states = []
-    stride = 29 if IS_LONG else 67  # every stride-th event is interrupted
+    stride = 29 if IS_LONG else 67  # try every stride-th event (see kill.call_at_event)
     for event in itertools.count(random.Random(layout).randrange(stride), stride):
         state = interrupt(scenario, event)
         if state is None:

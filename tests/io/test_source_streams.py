@@ -1,4 +1,4 @@
-"""Pipes and devices as models: they are read if the path names them directly, up to a maximum length."""
+"""Pipes, devices and other special files as models and tables: what is read, up to which length, and the errors."""
 
 import contextlib
 import os
@@ -58,7 +58,8 @@ def test_a_pipe_whose_path_is_passed_directly_is_read(tmp_path):
     writer.join()
 
 
-# Calls that open a path of the user. path: a pipe without a writer, or another special file; model: a model's file.
+# Calls that open the path of a user's file. path: a pipe without a writer, or another special file; model: a model's
+# file.
 OPENERS = {
     "load": lambda path, model: onnxwire.load(path),
     "load without mmap": lambda path, model: onnxwire.load(path, mmap=False),
@@ -88,7 +89,7 @@ COMMANDS = [
 def special_files(tmp_path, monkeypatch):
     """Make a folder with a pipe, a socket and a folder, each also with the suffix .npy.
 
-    Wait only briefly for writers of pipes.
+    Also shorten the time for which onnxwire waits for the writer of a pipe.
     """
     monkeypatch.setattr(input_file, "WRITER_TIMEOUT_SECONDS", 0.05)
     os.mkfifo(tmp_path / "pipe")

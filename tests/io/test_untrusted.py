@@ -1,4 +1,4 @@
-"""load(untrusted=True): nothing that a model or a server names leads to another server or out of the model's folder."""
+"""load and check with untrusted=True: redirects, locations, special files, endpoints, number of fetched bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from served_models import VALUES, external_model_bytes, model, two_servers
 
 import onnxwire as ow
 
-STATUSES = (301, 302, 303, 307, 308)
+REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_model_without_redirects_is_read(servers) -> None:
     np.testing.assert_array_equal(read_weight(f"{model_server.url}/d/m.onnx"), VALUES)
 
 
-@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("status", REDIRECT_STATUSES)
 @pytest.mark.parametrize("path", ["/d/m.onnx", "/d/w.data"])
 def test_redirects_to_other_servers_are_refused(servers, path: str, status: int) -> None:
     model_server, second_server = servers
@@ -73,7 +73,7 @@ def test_a_redirect_back_from_an_allowed_host_is_refused(servers) -> None:
         read_weight(f"{model_server.url}/d/m.onnx", allow_hosts=[second_server.host])
 
 
-def test_external_data_of_an_untrusted_model_that_is_opened_later_is_untrusted_too(servers, tmp_path: Path) -> None:
+def test_external_data_that_is_opened_after_an_untrusted_load_is_untrusted_too(servers, tmp_path: Path) -> None:
     model_server, second_server = servers
     with ow.load(f"{model_server.url}/d/m.onnx", untrusted=True) as message:
         model_server.state.redirects["/d/w.data"] = 302, f"{second_server.url}/d/w.data"
@@ -132,7 +132,7 @@ LOCATIONS = [
 
 
 @pytest.mark.parametrize("location", LOCATIONS)
-def test_locations_of_a_remote_model_name_no_server(servers, location: str) -> None:
+def test_locations_of_a_remote_model_lead_to_no_other_server(servers, location: str) -> None:
     model_server, second_server = servers
     model_server.state.files["/d/m.onnx"] = Pieces(external_model_bytes(location.replace("HOST", second_server.host)))
     with pytest.raises((ow.ExternalDataError, ow.SourceError)):
@@ -144,7 +144,7 @@ def test_locations_of_a_remote_model_name_no_server(servers, location: str) -> N
 
 
 @pytest.mark.parametrize("location", LOCATIONS)
-def test_locations_of_a_local_model_name_no_server(servers, location: str, tmp_path: Path) -> None:
+def test_locations_of_a_local_model_lead_to_no_server(servers, location: str, tmp_path: Path) -> None:
     _, second_server = servers
     (tmp_path / "m.onnx").write_bytes(external_model_bytes(location.replace("HOST", second_server.host)))
     with pytest.raises((ow.ExternalDataError, ow.SourceError)):
@@ -153,7 +153,9 @@ def test_locations_of_a_local_model_name_no_server(servers, location: str, tmp_p
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs links and pipes")
-@pytest.mark.parametrize("kind", ["link", "hard link", "folder link", "pipe", "device", "link to a device", "self"])
+@pytest.mark.parametrize(
+    "kind", ["link", "hard link", "folder link", "pipe", "device", "link to a device", "link to itself"]
+)
 def test_files_outside_of_the_folder_and_special_files_are_refused(kind: str, tmp_path: Path) -> None:
     folder, outside_folder = tmp_path / "model", tmp_path / "outside"
     folder.mkdir()

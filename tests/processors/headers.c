@@ -1,6 +1,6 @@
-/* Compare the loops in onnxwire's headers with plain loops, on random bytes directly before an inaccessible page, so that
- * a read past their end crashes the program. The program prints the number of rounds, and exits with 1 at the first
- * difference. `make processors` runs it on several processors. */
+/* Compare the loops in _packed.h and tensor/bits.h with plain loops, on random bytes directly before an inaccessible
+ * page, so that a read past the end of the bytes crashes the program. The program prints the number of rounds, and
+ * exits with 1 at the first difference. `make processors` runs it on several processors. */
 #define _DEFAULT_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@ enum { ROUNDS = 4000, MAX_COUNT = 700, GUARD_BYTE = 0xA5 };
 
 static uint64_t state = 1;
 
-/* Return a random number less than `limit`, by xorshift64* of Vigna: An experimental exploration (2016). */
+/* Return a random number less than `limit`. Source: xorshift64*, Vigna: An experimental exploration of Marsaglia's
+ * xorshift generators, scrambled (2016). */
 static uint64_t draw(uint64_t limit) {
     state ^= state >> 12;
     state ^= state << 25;

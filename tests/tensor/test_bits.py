@@ -20,8 +20,8 @@ DTYPES = {
     "float6_e2m3fn": 6,
     "float6_e3m2fn": 6,
 }
-LONG_COUNT = 200_003  # a prime number of elements, so many that they are unpacked without the GIL
-GUARD = 0xA5  # the value of bytes before a call, which shows whether the call wrote to them
+LONG_COUNT = 200_003  # a prime number of elements, so many that they are converted without the GIL
+GUARD = 0xA5  # the initial value of bytes in and around outputs, which shows whether a call wrote to them
 
 
 def packed_size(n: int, bits: int) -> int:
@@ -131,7 +131,8 @@ def test_elements_are_the_bytes_that_ml_dtypes_stores(name, bits):
 @pytest.mark.parametrize("name, bits", DTYPES.items())
 def test_high_bits_of_numpys_elements_are_not_packed(name, bits):
     dtype = np.dtype(getattr(ml_dtypes, name))
-    values = np.negative(np.arange(1 << bits, dtype=np.uint8).view(dtype))  # the sign of an integer fills the byte
+    # The sign of a negative integer fills the high bits of its byte.
+    values = np.negative(np.arange(1 << bits, dtype=np.uint8).view(dtype))
     out = np.empty(packed_size(len(values), bits), np.uint8)
     pack(values.view(np.uint8), out, bits)
     assert out.tobytes() == plain_pack(values.view(np.uint8).tobytes(), bits)

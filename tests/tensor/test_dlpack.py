@@ -48,7 +48,7 @@ class Tensor(ctypes.Structure):
     )
 
 
-Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # calls the function without the GIL
+Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # ctypes releases the GIL during calls of such a function
 
 
 class ManagedTensor(ctypes.Structure):
@@ -79,7 +79,7 @@ def read_struct(capsule, struct_class=VersionedTensor):
 
 
 def consume(capsule, struct_class=VersionedTensor):
-    """Return the struct of a capsule, and mark the capsule as consumed, as a library does."""
+    """Return the struct of a capsule, and mark the capsule as consumed by a change of its name."""
     struct = read_struct(capsule, struct_class)
     set_name = ctypes.pythonapi.PyCapsule_SetName
     set_name.argtypes = (ctypes.py_object, ctypes.c_char_p)
@@ -125,7 +125,7 @@ LAYOUTS = {
     "Fortran order": lambda array: array.T,
     "strided": lambda array: array[:, 1::2, ::3],
     "broadcast": lambda array: np.broadcast_to(array[0, 0], (2, 6)),
-    "one element": lambda array: array[1:, 2:3, :1],
+    "axes of length 1": lambda array: array[1:, 2:3, :1],
     "no elements": lambda array: array[:, 1:1],
     "no elements of rank 1": lambda array: array[0, 0, :0],
 }
@@ -205,7 +205,7 @@ def test_a_copy_of_a_read_only_array_may_be_written_to():
         np.zeros(2, "M8[s]"),
         np.zeros(2, ">f4" if sys.byteorder == "little" else "<f4"),
         np.zeros(2, np.longdouble) if np.dtype(np.longdouble).itemsize > 8 else np.array([None]),
-        np.zeros((2, 3), "u1,f4")["f1"],  # the strides, 5 bytes, are not a multiple of the 4 bytes of an element
+        np.zeros((2, 3), "u1,f4")["f1"],  # the strides, 15 and 5 bytes, are not multiples of the element's 4 bytes
     ],
     ids=lambda array: str(array.dtype),
 )
@@ -223,7 +223,7 @@ def test_other_devices_and_streams_are_refused(arguments):
 
 
 @pytest.mark.parametrize("max_version", [(), [], (1,), (1, 0, 0), [1, 0], "10", 1, ("1", "0")], ids=repr)
-def test_a_version_that_is_not_a_pair_of_ints_is_refused_as_by_numpy(max_version):
+def test_a_version_that_is_not_a_tuple_of_two_ints_is_refused_as_by_numpy(max_version):
     for export in (np.arange(3.0).__dlpack__, onnxwire.from_array(np.arange(3.0)).__dlpack__):
         with pytest.raises(TypeError):
             export(max_version=max_version)

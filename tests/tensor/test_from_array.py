@@ -19,7 +19,7 @@ from onnxwire import TensorProto, from_array
 
 DATA_TYPES = stored_tensors.DATA_TYPES
 EVERY_TYPE = pytest.mark.parametrize("data_type", DATA_TYPES.values(), ids=DATA_TYPES)
-# The types of numbers that take whole bytes.
+# The types whose elements are numbers of one or more whole bytes.
 EVERY_WHOLE_BYTE_TYPE = pytest.mark.parametrize(
     "name", [name for name in DATA_TYPES if stored_tensors.BITS[DATA_TYPES[name]] >= 8 and name != "STRING"]
 )

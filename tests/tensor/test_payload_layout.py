@@ -22,9 +22,9 @@ VALID_NUMBERS = ["0", "7", "0040", "4096", str(MAX_INT64), "0" * 30 + "8"]
 # Texts that are not plain decimal numbers below 2**63.
 INVALID_NUMBERS = ["-1", "+4", " 8", "8 ", "1_000", "٣", "0x10", "1.0", "", str(MAX_INT64 + 1), "9" * 40, "8\0"]
 LOCATIONS = ["w.bin", "deep/w.bin", "", "é.bin"]
-# Products of these dims are below or above the limit of 2**63 - 1 elements.
+# Products of these dims are below, at or above the limit of 2**63 - 1 elements.
 DIMS = [0, 1, 2, 3, 5, 7, 1000, 1 << 31, (1 << 31) + 1, 1 << 62, MAX_INT64, -1, -(1 << 63)]
-SEGMENTS = [(0, 0), (0, 2), (1, 3), (2, 1), (-1, 2), (0, 1 << 62)]
+SEGMENTS = [(0, 0), (0, 2), (1, 3), (2, 1), (-1, 2), (0, 1 << 62)]  # (begin, end)
 
 
 class RandomTensor:
@@ -42,7 +42,7 @@ class RandomTensor:
         self.segment = rng.choice(SEGMENTS) if rng.random() < 0.1 else None
         self.is_external = rng.random() < 0.5
         self.entries = []
-        # Each key zero, one or several times, in any order, among unknown keys.
+        # Each key is present up to two times, in any order, sometimes with an unknown key.
         for key, values in (
             ("location", LOCATIONS),
             ("offset", VALID_NUMBERS),
@@ -251,7 +251,7 @@ def test_nbytes_is_the_size_that_check_requires(random_tensors, model):
     assert n_compared >= 1000
 
 
-def test_check_reports_ambiguous_descriptions_that_reading_refuses(random_tensors, model):
+def test_check_reports_ambiguous_external_data_that_reading_refuses(random_tensors, model):
     ambiguity_problems = find_problems(model, "external-key-unique")
     format_problems = find_problems(model, "external-offset-format", "external-length-format")
     n_refused = 0
@@ -303,10 +303,9 @@ def test_an_empty_raw_data_beside_a_typed_field_is_not_the_payload():
     assert onnxwire.to_arrow(tensor, "tensors").to_pydict()["bytes"] == [12]
 
 
-def test_raw_data_of_an_external_tensor_is_not_the_payload():
-    data = (
-        len_record(9, b"") + external("w.bin", 8, 12) + varint_record(1, 3) + varint_record(2, 1)
-    )  # with raw_data, dims, data_type
+def test_empty_raw_data_of_an_external_tensor_is_not_the_payload():
+    # The field numbers are 9 raw_data, 1 dims and 2 data_type.
+    data = len_record(9, b"") + external("w.bin", 8, 12) + varint_record(1, 3) + varint_record(2, 1)
     tensor = onnxwire.TensorProto.FromString(data)
     assert [(info.nbytes, info.offset, info.location) for info in onnxwire.tensors(tensor)] == [(12, 8, "w.bin")]
     assert onnxwire.to_arrow(tensor, "tensors").to_pydict()["bytes"] == [12]
