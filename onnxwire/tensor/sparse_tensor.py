@@ -64,20 +64,14 @@ class SparseTensorReader:
                 raise self._error(f"its indices: {error.reason}") from None
             self._check_coordinates(coordinates, shape)
             if coordinates.ndim == 1:
-                coordinates = self._convert_indices(coordinates, shape) if nnz else np.empty((0, rank), np.int64)
+                try:
+                    coordinates = (
+                        np.stack(np.unravel_index(coordinates, shape), axis=1) if nnz else np.empty((0, rank), np.int64)
+                    )
+                except ValueError as error:
+                    raise self._error(f"numpy has no array of dims {list(shape)}: {error}") from None
         coordinates.flags.writeable = False
         return values.numpy(strings=strings), coordinates
-
-    def _convert_indices(
-        self: SparseTensorFields, indices: np.ndarray[Any, Any], shape: tuple[int, ...]
-    ) -> np.ndarray[Any, Any]:
-        """Return the coordinates, shape (nnz, rank), of linear indices, shape (nnz,)."""
-        import numpy as np
-
-        try:
-            return np.stack(np.unravel_index(indices, shape), axis=1)
-        except ValueError as error:
-            raise self._error(f"numpy has no array of dims {list(shape)}: {error}") from None
 
     def _check_coordinates(self: SparseTensorFields, coordinates: np.ndarray[Any, Any], shape: tuple[int, ...]) -> None:
         """Raise TensorError for indices outside the dims, and indices that are not strictly ascending.
@@ -102,7 +96,7 @@ class SparseTensorReader:
     def numpy(self: SparseTensorFields, *, strings: Literal["str", "bytes"] = "str") -> np.ndarray[Any, Any]:
         """Return a new dense array of `shape` and `dtype`. Elements without a value are 0, or empty strings.
 
-        Raises the errors of `to_coo`, and TensorError if there is not enough memory and for more dims than numpy allows.
+        Raises the errors of `to_coo`, and TensorError if memory is exhausted and for more dims than numpy allows.
         """
         import numpy as np
 
