@@ -78,6 +78,8 @@ cdef class Step:
     cdef object value        # the new elements, numbers or bytes; PUT: the owner of the value, or None
     # ADD_ELEMENTS, ADD_NUMBERS: the elements of the target, with space for the new ones. ADD_UNKNOWN: bytes that
     # `apply` stores as the target's unknown fields; None if `add_unknown` has appended the new fields to the old ones.
+    # PUT: after `apply`, the owner of the old value. Its destructor may run other code that edits the targets of later
+    # steps, so it is released with the steps, after the last one.
     cdef object destination
 
 
@@ -256,7 +258,6 @@ cdef int apply(Step step) except -1:
     cdef Overlay overlay = <Overlay>step.target.overlay
     cdef Elements elements, new_elements
     cdef Numbers numbers, new_numbers
-    cdef object _old_value = None  # released last: its destructor may run other code
     if step.action == ADD_UNKNOWN:
         if step.destination is not None:
             overlay.unknown = owned(step.destination)
@@ -267,7 +268,7 @@ cdef int apply(Step step) except -1:
         if step.field.type == MESSAGE:
             (<Document>step.target.document).next_epoch()
         if overlay.owners[step.field.slot] != NULL:
-            _old_value = <object>overlay.owners[step.field.slot]
+            step.destination = <object>overlay.owners[step.field.slot]
         put_value(overlay, step.field, step.p, step.n, NULL if step.value is None else <PyObject*>step.value)
     elif step.action == ADD_ELEMENTS:
         elements = step.destination

@@ -487,6 +487,26 @@ def test_the_destructor_of_released_memory_may_clear_the_field():
     assert graph.SerializeToString() == b""
 
 
+@pytest.mark.parametrize("n_added", [1, 9, 1000])
+def test_the_destructor_of_a_value_that_a_merge_replaces_may_extend_another_field(n_added):
+    tensor = None
+
+    class Memory(bytearray):
+        """A buffer whose destructor adds elements to the tensor."""
+
+        def __del__(self):
+            for _ in range(n_added):
+                tensor.external_data.add(key="added")
+
+    tensor = onnxwire.from_array(np.frombuffer(Memory(1000), np.uint8), "w")
+    for _ in range(3):
+        tensor.external_data.add(key="old")
+    tensor.MergeFrom(TensorProto(raw_data=b"new", external_data=[{"key": "merged"}] * 3))
+    gc.collect()
+    assert tensor.raw_data == b"new"
+    assert [entry.key for entry in tensor.external_data] == ["old"] * 3 + ["merged"] * 3 + ["added"] * n_added
+
+
 # --- released objects
 
 
