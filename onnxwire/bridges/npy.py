@@ -118,8 +118,8 @@ def to_npz(
 def npz_name(name: str) -> str:
     """Return the key of a tensor in an .npz file. With .npy appended, it is the name of a file in the zip.
 
-    The file is always inside the folder to which the zip is extracted, and different names of tensors in a file have
-    different keys.
+    The file is always inside the folder to which the zip is extracted, and different names that are read from a model
+    have different keys.
     These characters are percent-escaped: `%`, unprintable characters, backslashes, bytes that are not valid UTF-8, a
     slash at the start or after another slash, the parts `.` and `..`, the colon of a drive, the dot of a trailing .npy,
     and trailing dots and spaces of a folder. `urllib.parse.unquote(key, errors="surrogateescape")` restores the
@@ -203,7 +203,7 @@ def _dtype_of(data_type: DataType) -> np.dtype[Any]:
 
 
 class _Entry:
-    """A tensor in .npy format: a header and its elements. size: its size in bytes."""
+    """A tensor in .npy format: a header and the elements. size: the size of both together, in bytes."""
 
     def __init__(self, tensor: TensorProto) -> None:
         import numpy as np
@@ -222,7 +222,7 @@ class _Entry:
         self.size: int = len(self._header) + storage.count * dtype.itemsize
 
     def write(self, target: FileWriter) -> None:
-        """Write header and elements; elements in a file are copied from file to file."""
+        """Write header and elements; elements in a file are copied from file to file, as `to_npy` describes."""
         storage = self._storage
         if self._strings is not None or storage.data_type.is_packed:
             for piece in self.pieces():

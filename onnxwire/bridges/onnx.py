@@ -74,11 +74,11 @@ def apply(
     it to another graph, a node or a function. A tensor to which the function assigned other elements keeps them.
     Tensors with external data of their own are not changed.
     Returns the new model, which shares its payloads with `model`.
-    Raises TensorError if the result needs an omitted payload: the tensor has another data_type or number of
+    Raises TensorError if the result needs an omitted payload: the tensor has another data_type, segment or number of
     elements, refers to a part of the payload, or lost its reference; or if the model without the payloads is larger
     than protobuf can read, unless the form is "onnxwire". Raises FieldTypeError if `model` or the function's result is
-    no model, FieldValueError for an unknown form, MissingPackageError for the form "onnx" without the `onnx` package,
-    and the function's own errors.
+    no model, DecodeError if the function returns damaged bytes, FieldValueError for an unknown form,
+    MissingPackageError for the form "onnx" without the `onnx` package, and the function's own errors.
     """
     return apply_with_elements(model, function, _choose_none, threshold, form)
 
@@ -90,7 +90,7 @@ def apply_with_elements(
     threshold: int = DEFAULT_THRESHOLD,
     form: Form = "onnx",
 ) -> ModelProto:
-    """Apply a function that reads the elements of some tensors, like `apply`; `choose_included` returns their paths."""
+    """Call a function as `apply` does, but with the elements of the tensors whose paths `choose_included` returns."""
     stripped_model = StrippedModel(model, threshold, choose_included)
     argument = stripped_model.as_argument(form)
     result = function(argument)
@@ -170,7 +170,8 @@ class StrippedModel:
     def fill(self, result: object) -> ModelProto:
         """Insert the payloads into the result of a function. Return the result as a message of onnxwire.
 
-        Raises TensorError if a payload does not fit its tensor, FieldTypeError if the result is not a model.
+        Raises TensorError if a payload does not fit its tensor, or if a tensor lost its reference to the payload;
+        FieldTypeError if the result is not a model, and DecodeError if it is damaged bytes.
         """
         model = self._as_model(result)
         if not self._stripped_tensors and not self._read_tensors:

@@ -123,7 +123,7 @@ def _discard_output(stream: IO[str]) -> None:
 
 
 def _print_error(text: str) -> None:
-    """Print an error or warning as one line on stderr, without passwords in addresses.
+    """Print an error or warning as one line on stderr, without users, passwords and queries in addresses.
 
     Newlines are escaped, and on a terminal all other unprintable characters.
     """

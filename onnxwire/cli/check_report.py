@@ -25,8 +25,8 @@ _MAX_PRINTED_PROBLEMS = {"error": 10, "warning": 10, "note": 1}
 class Reporter:
     """The base class of reporters; it prints nothing.
 
-    For each file, `add_fixes` is called if --fix was given, and then `add_problems`, or `add_fault` if the file could
-    not be checked or written.
+    For each file, `add_fixes` is called if --fix was given, and then `add_problems`. If the file could not be checked
+    or written, `add_fault` is called instead of the remaining calls.
     """
 
     def add_fixes(self, file: str, fixes: Fixes) -> None:

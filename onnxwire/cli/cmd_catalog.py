@@ -60,7 +60,7 @@ def add_parser(commands: Any) -> None:
     add(
         "--repair",
         action="store_true",
-        help="read all files of the catalog, and read the models of damaged files again",
+        help="read all files of the catalog; if one is damaged, read its models again",
     )
     add("--json", action="store_true", help="print the summary as JSON")
     add_progress(parser)

@@ -154,7 +154,7 @@ cdef class Export:
         return 0
 
     cdef uint32_t file_number_of(self, Document document) except? 0xFFFFFFFF:
-        """Return the index + 1 of a document's mapped file in `files`; 0 if the bytes are not in a mapped file.
+        """Return the index + 1 in `files` of the mapped file with a document's bytes; 0 if no mapped file has them.
 
         Adds the file, unless it is the last one in `files`.
         """

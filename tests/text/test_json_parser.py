@@ -267,7 +267,7 @@ def test_a_fault_after_many_numbers_has_its_position(fault, read_in_pieces):
     text = '{"manyInt32": [\n' + "1,\n" * 5000 + f"{fault}]}}"
     with pytest.raises(onnxwire.DecodeError) as error_info:
         onnxwire.from_json(text, EVERYTHING.ours)
-    # If the text begins with a valid number, the fault is after the number.
+    # If `fault` begins with a valid number, the position in the error is after the number.
     starts_with_number = fault[:2] in ("1 ", "1:", "1,")
     assert starts_with_number or str(error_info.value).startswith("<str>: many_int32[5000]: line 5,002, column 1: ")
     assert official_reading(EVERYTHING.official, text) is None
@@ -327,6 +327,9 @@ def test_invalid_utf_8_is_rejected_with_its_position(read_in_pieces):
                 onnxwire.DecodeError, match=r"line 2, column 2: the byte 0x\w\w is not valid utf-8 here"
             ):
                 onnxwire.from_json(source, EVERYTHING.ours)
+
+
+# --- enums, nesting, names, and unknown fields
 
 
 def test_numbers_of_enums_are_not_truncated_to_32_bits():

@@ -51,7 +51,7 @@ def unescape(text, result=None, unescape=text_encoding.CUnescape):
 
 
 class Readers:
-    """The readers of a text form: onnxwire's, and the official one, with the `patches`."""
+    """The readers of a text form: onnxwire's, and the official one, which `patches` modify."""
 
     def __init__(self, read_text, parse, *patches):
         self.read_text = read_text

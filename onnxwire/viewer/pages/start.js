@@ -41,7 +41,7 @@ function openFile(file) {
 
 const fileLink = (path) => html("button", { type: "button", class: "link", onclick: () => openPath(path) }, html("bdi", {}, path));
 
-/** Show the upload limit, the folder, the message types and the lists of files. state: the answer to the query `start`. */
+/** Show the upload limit, the folder, the message types and the lists of files. state: the answer to `start` or `forget`. */
 function paint(state) {
   elementById("limit").textContent = `Up to ${sizeText(state.limit)}; files of external data are not sent. The file is copied to a temporary file.`;
   elementById("folder").textContent = state.folder;
