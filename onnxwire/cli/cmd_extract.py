@@ -22,8 +22,8 @@ from onnxwire.messages import ModelProto, TensorProto
 from onnxwire.transforms.extract import cut
 
 _DESCRIPTION = """\
-Cut a part out of a model at values: the nodes and initializers that compute --outputs from --inputs, with their types,
-the functions that they call, and the model's metadata. Or write tensors to a file of numpy or safetensors.
+Cut a part out of a model at values: the nodes and initializers that compute --outputs from --inputs, the types of the
+values, the functions that the nodes call, and the model's metadata. Or write tensors to a file of numpy or safetensors.
 """
 _EXAMPLES = """\
 Values are named as in `onnxwire ls FILE --values`; a name with commas needs an option of its own: --inputs 'x,1'
@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
         "--tensor",
         metavar="NAME",
         action="append",
-        help="a tensor to write; *, ? and [...] match names of initializers; repeatable",
+        help="the name or path of a tensor to write; *, ? and [...] match names of initializers; repeatable",
     )
     parser.add_argument(
         "-o",

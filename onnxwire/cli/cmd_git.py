@@ -63,9 +63,9 @@ def add_parser(commands: Any) -> None:
         "files", metavar="FILE", nargs="*", help="textconv FILE; difftool A B; merge BASE OURS THEIRS [NAME]"
     )
     scopes = parser.add_mutually_exclusive_group()
-    scopes.add_argument("--local", action="store_true", help="install for this clone (default)")
+    scopes.add_argument("--local", action="store_true", help="install or uninstall for this clone (default)")
     scopes.add_argument(
-        "--global", dest="is_global", action="store_true", help="install for all repositories of the user"
+        "--global", dest="is_global", action="store_true", help="install or uninstall for all repositories of the user"
     )
     parser.set_defaults(run=run, parser=parser)
 

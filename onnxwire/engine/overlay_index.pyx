@@ -130,7 +130,7 @@ cdef class OverlayIndex:
         return 0
 
     cdef int reserve_pair(self) except -1:
-        """Reserve memory for a pair at `leaf` and `i`, which move if a leaf is added."""
+        """Reserve memory for a pair at `leaf` and `i`, which may move if a leaf is added."""
         cdef Leaf* leaf
         cdef Pair* pairs
         cdef Py_ssize_t capacity
@@ -197,7 +197,7 @@ cdef OverlayIndex make_index(Document document):
 
 
 cdef bint has_edits(Document document, const uint8_t* start, const uint8_t* end) noexcept:
-    """Return whether any message whose first byte is in [start, end] was edited."""
+    """Return whether an edited message, or a further part of one, begins in [start, end]."""
     cdef Pair pair
     return document.overlays is not None and (<OverlayIndex>document.overlays).find(start, &pair) and (
         pair.address <= <size_t>end
@@ -217,7 +217,7 @@ cdef int register_overlay(Document document, Overlay overlay) except -1:
         parts = <Spans>overlay.parts
         for i in range(1, parts.n):
             index.put(<size_t>parts.items[i].p, <size_t>(parts.items[i].p + parts.items[i].n), NULL)
-    # The parts are added before, because releasing a replaced overlay can run other code.
+    # The parts are added first, because releasing a replaced overlay can run other code.
     index.put(<size_t>overlay.start, <size_t>overlay.end, <PyObject*>overlay)
     note_overlay(document, <size_t>overlay.address)
     return 0
@@ -241,8 +241,8 @@ cdef void count_first_edit(uint32_t* count) noexcept:
 cdef bint prefers_compact() noexcept:
     """Return whether to store a first edit without an Overlay.
 
-    Returns False if views later needed an Overlay for most of the edits that were recently stored without one. One in
-    eight is stored without an Overlay even then, to detect that the program edits in another way.
+    Returns False if views later needed an Overlay for most of the edits that were recently stored without one. One
+    first edit in eight is stored without an Overlay even then, to detect that the program edits in another way.
     """
     global N_REFUSED
     if N_EXPANDED <= (N_COMPACT >> 1) + 2:
@@ -303,7 +303,8 @@ cdef bint edit_again(
 cdef void advance_epoch(Document document, const uint8_t* address) noexcept:
     """Advance the epoch after an edit of the message at an address, so that its views refresh their slots.
 
-    Views of other messages that have no overlay need no refresh (`is_unaffected`). address: NULL for a new message.
+    A view without an overlay needs no refresh after edits of other messages (`is_unaffected`).
+    address: NULL for a new message.
     """
     cdef OverlayIndex index = index_of(document)
     cdef bint is_up_to_date = index is not None and index.epoch == document.epoch

@@ -2,9 +2,10 @@
  * the reserved space, and for ow_make_accessible the range of n bytes at `offset`. For ow_populate, `start` is the
  * start of a range of n bytes.
  *
- * Access to any other range ends the process, so that a missing check for residence can't return bytes that were never
- * fetched. The kernel allows a process about 65,000 mappings of different protection; when they are used up, the whole
- * address space is made accessible, and only the bitmap of resident pages shows which bytes may be read.
+ * Access to a range that was not made accessible ends the process, so that a missing check for residence can't return
+ * bytes that were never fetched. The kernel allows a process about 65,000 mappings of different protection; when they
+ * are used up, the whole address space is made accessible, and only the bitmap of resident pages shows which bytes may
+ * be read.
  */
 #ifndef ONNXWIRE_PARTIAL_H
 #define ONNXWIRE_PARTIAL_H

@@ -1,4 +1,4 @@
-"""Iterates over the fields that the JSON writer prints, and formats their numbers."""
+"""Iterates over the fields that the JSON writer prints, formats numbers, and checks the arguments of both writers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LongValue:
         return len(self._buffer)
 
     def read(self) -> Iterator[bytes]:
-        """Yield the bytes in pieces whose length, except the last, is a multiple of 3."""
+        """Yield the bytes in pieces; the length of each piece, except the last, is a multiple of 3."""
         for start in range(0, len(self._buffer), CHUNK_BYTES):
             # The memoryview is released between pieces, so that the caller can stop and close the document.
             with memoryview(self._buffer) as view:

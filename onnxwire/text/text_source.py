@@ -1,4 +1,4 @@
-"""The sources that the readers of the text format and JSON accept, read in pieces."""
+"""Code of the readers of the text format and JSON: sources read in pieces, new messages, and parts of error texts."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from onnxwire.viewer import tensor_pictures
 from onnxwire.viewer.field_tree import FieldQueries
 
 _MAX_CELLS_PER_AXIS = 512  # maximum number of bins, and of rows and columns of cells
-_MAX_TEXT_CHARS = 400  # maximum length of a doc string
+_MAX_TEXT_CHARS = 400  # maximum length of a doc string or metadata value, without the ellipsis
 
 
 class TensorQueries(FieldQueries):

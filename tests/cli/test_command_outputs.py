@@ -1,4 +1,7 @@
-"""Commands write complete files or none, do not overwrite the weights of their input, and report errors of streams."""
+"""Commands write complete files or none, do not overwrite the weights of their input, and report errors of streams.
+
+Library functions that write files do not overwrite these weights either.
+"""
 
 import os
 import subprocess
@@ -53,7 +56,7 @@ MODEL_COMMANDS = [
 
 
 @pytest.mark.parametrize("command", MODEL_COMMANDS, ids=lambda command: command[0])
-def test_a_model_overwrites_the_weights_of_its_input_only_with_the_argument_overwrite(model, capsys, command):
+def test_the_weights_of_the_input_are_overwritten_only_by_save_with_overwrite(model, capsys, command):
     contents_before = {file: file.read_bytes() for file in model.parent.iterdir()}
     status, error_text = run(command, model, model.parent / "d", capsys)
     assert (status, {file: file.read_bytes() for file in model.parent.iterdir()}) == (2, contents_before)

@@ -458,7 +458,7 @@ def test_a_message_can_be_copied_into_its_submessage(target_path):
 
 ENCODED_FIELDS = (
     wire.varint_record(1, 3) + wire.len_record(2, b"p") + UNKNOWN_BYTES
-)  # ir_version and producer_name of a model
+)  # ir_version, producer_name and an unknown field of a model
 
 
 @pytest.mark.parametrize("method", ["ParseFromString", "MergeFromString"])

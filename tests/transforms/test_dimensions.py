@@ -20,7 +20,7 @@ def value(name, shape):
 
 
 def model_of(nodes, inputs, outputs, initializers=(), value_info=()):
-    """Make a model of nodes, inputs, outputs and initializers."""
+    """Make a model whose graph has these parts."""
     graph = helper.make_graph(nodes, "g", inputs, outputs, initializers, value_info=value_info)
     official_model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     return onnxwire.ModelProto.FromString(official_model.SerializeToString())
@@ -178,7 +178,7 @@ def test_a_rename_to_a_known_variable_is_rejected():
 
 
 @pytest.mark.parametrize("size", [-1, -(1 << 63), (1 << 63) - 1, 0])
-def test_a_size_of_any_value_becomes_a_variable(size):
+def test_any_size_even_a_negative_one_becomes_a_variable(size):
     model = model_of([helper.make_node("Relu", ["x"], ["y"])], [value("x", [1])], [value("y", [1])])
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = size
     changed_model, _ = change_dimensions(model, {}, dynamic="n")

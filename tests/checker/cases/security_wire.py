@@ -1,4 +1,4 @@
-"""Cases of the security rules for records that readers interpret differently; the text form can't represent them."""
+"""Cases of the rules `security-wire-*`, as bytes, because the text format can't represent the broken models."""
 
 from check_case import Case, model
 from wire import varint

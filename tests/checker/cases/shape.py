@@ -19,14 +19,14 @@ def _model_with_dim_bytes(dim: bytes) -> bytes:
 
 def _model_with_value_info(size: int) -> str:
     """Return a model with inputs x and y of shape [n]. The value_info of x has shape [2], and that of y [size]."""
-    dims = [
+    types = [
         float_type('dim { dim_param: "n" }'),
         float_type("dim { dim_value: 2 }"),
         float_type(f"dim {{ dim_value: {size} }}"),
     ]
     return model(
-        f"input {{ {value('x', dims[0])} }} input {{ {value('y', dims[0])} }}"
-        f"{node('x y', 'z')} value_info {{ {value('x', dims[1])} }} value_info {{ {value('y', dims[2])} }}"
+        f"input {{ {value('x', types[0])} }} input {{ {value('y', types[0])} }}"
+        f"{node('x y', 'z')} value_info {{ {value('x', types[1])} }} value_info {{ {value('y', types[2])} }}"
     )
 
 
