@@ -1,4 +1,4 @@
-"""Targets of saves: replaced files, links, folders that an attacker swaps, file objects."""
+"""Targets of saves: replaced files, links, folders that an attacker swaps, file objects, invalid paths."""
 
 import contextlib
 import errno
@@ -148,7 +148,7 @@ def test_a_model_in_a_download_cache_replaces_its_link_and_the_cache_does_not_ch
         with pytest.raises(onnxwire.EditError, match="the path contains a symbolic link"):
             onnxwire.save(model, folder / "m.onnx", external="w.data", overwrite=True)
         onnxwire.save(model, folder / "m.onnx", external="new.data")
-    # Both packages read the saved model by its path, and the store is unchanged.
+    # onnx and onnxwire read the saved model by its path, and the store is unchanged.
     assert value_of(folder / "m.onnx") == 1
     assert not (folder / "m.onnx").is_symlink()
     assert {*tree(folder)} == {"m.onnx", "w.data", "new.data"}

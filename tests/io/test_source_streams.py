@@ -1,4 +1,7 @@
-"""Pipes and devices as models: they are read if the path names them directly, up to a maximum length."""
+"""Pipes, devices and other special files as models and tables, and file objects that fail.
+
+Pipes and devices are read if the path names them directly, up to a maximum length.
+"""
 
 import contextlib
 import os
@@ -88,7 +91,7 @@ COMMANDS = [
 def special_files(tmp_path, monkeypatch):
     """Make a folder with a pipe, a socket and a folder, each also with the suffix .npy.
 
-    Wait only briefly for writers of pipes.
+    Readers of pipes wait only briefly for writers.
     """
     monkeypatch.setattr(input_file, "WRITER_TIMEOUT_SECONDS", 0.05)
     os.mkfifo(tmp_path / "pipe")

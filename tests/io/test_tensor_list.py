@@ -1,4 +1,4 @@
-"""The list of the tensors of a model: rows that are read from bytes equal those that are read from messages."""
+"""The list of the tensors of a model: rows of unedited, edited and new tensors, slices, and damaged tensors."""
 
 from __future__ import annotations
 
