@@ -39,7 +39,7 @@ def run(
 ) -> subprocess.CompletedProcess[Any]:
     """Run a command like `subprocess.run([sys.executable, "-P", "-m", "onnxwire", *arguments], …)`.
 
-    stderr is captured, and by default stdout. `input` is stdin.
+    stderr is always captured, and stdout if it is `subprocess.PIPE`. `input` is the content of stdin.
     """
     stdin_read_end, stdin_write_end = os.pipe()
     stderr_read_end, stderr_write_end = os.pipe()

@@ -27,7 +27,7 @@ TESTS = Path(__file__).parent
 sys.path[:0] = [str(TESTS), str(TESTS / "engine")]
 
 CORPUS = TESTS / "corpus"
-WORK = Path("build") / "fuzz"  # the folder of new inputs, logs and findings
+WORK = Path("build") / "fuzz"  # the folder of seeds, new inputs, logs and findings
 MAX_KEPT_INPUT_BYTES = 1024  # longer inputs are not copied to tests/corpus
 OPTIONS = [  # of libFuzzer
     "-timeout=60",  # seconds for one input

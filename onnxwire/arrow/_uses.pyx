@@ -18,7 +18,7 @@ cdef const char* OUTPUT_KIND = "output"
 
 
 cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const StringView* path, const Message* message) except -1:
-    """Enter a graph or function. outer: the enclosing scope, whose values only graphs in attributes can read."""
+    """Enter a graph or function. outer: the enclosing scope; only graphs in attributes of nodes can read its values."""
     scope.message = message
     scope.path = path[0]
     scope.level = -1
@@ -32,7 +32,7 @@ cdef int enter_scope(Walk walk, Scope* scope, Scope* outer, const StringView* pa
 
 
 cdef int leave_scope(Walk walk, TextNames names, Scope* scope, Column* column) except -1:
-    """Leave a scope. If it is a graph in an attribute, add a use for each output that an enclosing scope defines."""
+    """Leave a scope. If a node has it in an attribute, add a use for each output that an enclosing scope defines."""
     cdef Cursor cursor
     cdef Message output
     cdef Slot* name

@@ -11,7 +11,7 @@ from onnxwire.engine.table cimport Field, Slot, Table
 from onnxwire.engine.view cimport Cursor, start_records
 
 cdef enum:
-    CACHED_NUMBERS = 64      # the texts of smaller numbers are cached
+    CACHED_NUMBERS = 64      # the texts of the numbers 0 to 63 are cached
 
 cdef struct Message:
     # A message of the document.

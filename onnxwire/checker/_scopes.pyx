@@ -19,9 +19,9 @@ cdef enum:
     UNSEEN = 0           # the walk does not reach the use
     OMITTED = 1          # the empty name
     # INPUT, INITIALIZER and NODE are 2, 3 and 4, as in `index/names`
-    OUTER = 5            # a value of an enclosing graph, of any kind
-    PRODUCED_LATER = 6       # the output of a later node of the same graph, or of the node itself
-    PRODUCED_AFTER_OWNER = 7  # the output of the node that owns this graph, or of a node after the owner
+    OUTER = 5            # a value of an enclosing graph or function, of any kind
+    PRODUCED_LATER = 6       # the output of a later node of the same graph or function, or of the node itself
+    PRODUCED_AFTER_OWNER = 7  # the output of an outer node that contains the use, or of a node after that node
     NOWHERE = 8          # no visible value has the name
 
     SEEN = 128           # a flag of definitions that the walk has visited
@@ -35,7 +35,7 @@ cdef struct OpenScope:
     int32_t nodes_end
     int32_t attribute    # the next attribute of the node; -1 until the inputs of the node are resolved
     int32_t attributes_end
-    int32_t nested       # the next graph of the attribute
+    int32_t nested       # the next graph of the attribute in row `attribute - 1`
     int32_t nested_end
 
 
@@ -328,7 +328,7 @@ cdef class Scopes:
     cdef int resolve(self, int32_t name, int32_t* producer, int32_t* definition, int32_t* scope) noexcept:
         """Return the meaning of a name in the innermost scope.
 
-        producer, definition, scope: set to the row of the node, the definition and the scope of the value, or to -1.
+        producer, definition, scope: receive the elements of `producer_of`, `definition_of` and `scope_of`.
         """
         cdef Definition* value
         cdef bint is_own

@@ -213,7 +213,7 @@ def test_plain_names_are_read_on_windows_too(case: Case, windows_rules: None) ->
 
 
 MAX_INT64 = (1 << 63) - 1
-# \uff11 and \u0663 are the digits 1 and 3 of other scripts.
+# \uff11 and \u0663 are digits 1 and 3 that are not ASCII.
 BAD_NUMBERS = [
     "-1", "+1", "1e3", "0x10", " 1", "1 ", "\uff11", "\u0663", "²", "1_000", "1.0", "", "-0", "1\0", "nan", "inf",
     "None", "1,000", str(1 << 63), str(1 << 64), str((1 << 64) + 1), "9" * 5000,

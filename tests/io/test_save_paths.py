@@ -1,4 +1,4 @@
-"""Targets of saves: replaced files, links, paths that an attacker swaps, descriptors, file objects, invalid paths."""
+"""Targets of saves: replaced files, links, folders that an attacker swaps, file objects, invalid paths."""
 
 import contextlib
 import errno
@@ -186,7 +186,7 @@ def test_links_of_another_user_in_a_world_writable_folder_are_not_followed(publi
 @needs_linux
 @pytest.mark.parametrize("swapped_kind", ["file", "folder"])
 def test_swapping_a_path_between_any_two_system_calls_has_no_effect_outside(tmp_path, swapped_kind):
-    """An attacker replaces the data file or its folder by a link before the n-th system call, for every n."""
+    """An attacker with write access to the model's folder swaps the path before the n-th system call, for every n."""
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "w.data").write_bytes(b"precious")
@@ -290,7 +290,7 @@ def test_a_save_with_one_folder_per_tensor_needs_few_descriptors(tmp_path):
 
 
 class PartialWriter(io.RawIOBase):
-    """A file object whose `write` accepts at most 1,000 bytes per call; the third call returns or raises `answer`."""
+    """A file object whose write accepts a thousand bytes, and returns or raises `answer` at the third call."""
 
     def __init__(self, answer):
         self.answer, self.calls, self.received = answer, 0, b""

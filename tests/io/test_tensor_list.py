@@ -1,4 +1,4 @@
-"""The list of the tensors of a model: rows read from bytes and from messages, files, indexing, damaged tensors."""
+"""The list of the tensors of a model: rows of unedited, edited and new tensors, slices, and damaged tensors."""
 
 from __future__ import annotations
 
