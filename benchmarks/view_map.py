@@ -2,11 +2,12 @@
 
     python -m benchmarks.view_map [--nodes N ...] [--wait SECONDS]
 
-For each number of nodes, print the time from opening the address to the first picture, and the server's time and
-memory. If the package netron is installed, print the time that Netron takes to draw the same model, up to `--wait`. For
-the last model, print the times to open a block (one of the equal layers), to go to the next block, to close a block and
-to open a group of 200 nodes, and the time per frame while panning over 2,000 boxes. Needs selenium, Chromium and its
-driver. Times in the browser are unreliable on a busy machine; the processor time of the server is printed too.
+For each number of nodes, print the time from opening the address to the first picture, and the server's
+processor time and memory. If the package netron is installed, print the time that Netron takes to draw the same model,
+up to `--wait`. For the last model, print the times to open a block (one of the equal layers), to go to the next block,
+to close a block and to open a group of 200 nodes, and the time per frame while panning over 2,000 boxes. Needs onnx,
+selenium, Chromium and its driver. Times in the browser are unreliable on a busy machine; the processor time of the
+server is printed too.
 """
 
 from __future__ import annotations
@@ -145,7 +146,10 @@ def wait_for(driver: Any, script: str) -> Any:
 
 @contextlib.contextmanager
 def open_map(driver: Any, path: Path) -> Iterator[int]:
-    """Open the map of a model. Print the times to the first picture and the memory. Yield the server's process id."""
+    """Open the map of a model. Yield the server's process id.
+
+    Prints the time to the first picture, and the server's processor time and memory.
+    """
     command = [sys.executable, "-m", "onnxwire", "view", str(path), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
@@ -166,10 +170,13 @@ def open_map(driver: Any, path: Path) -> Iterator[int]:
 
 
 def measure_steps(driver: Any, pid: int) -> None:
-    """Print the times to open and close blocks and groups, and to pan. pid: the server's process id."""
+    """Print the times to open and close blocks, to go to the next block, to open groups, and per frame while panning.
+
+    pid: the server's process id.
+    """
 
     def show_on_map(target: str, wait: float = 1) -> None:
-        """Select a group or node on the map, which opens the groups around it. wait: seconds to wait afterwards.
+        """Select a group or node on the map; this opens the groups around it. wait: seconds to wait afterwards.
 
         target: the path of a node, or the name of a group. "graph/0*5/1" is group 1 in the sixth of several equal
         groups, which are group 0 of the graph.
@@ -187,7 +194,7 @@ def measure_steps(driver: Any, pid: int) -> None:
         times, cpu_times = zip(*steps, strict=True)
         print(
             f"{action}: {statistics.median(times):.0f} ms (median of {len(steps)}), longest {max(times):.0f} ms, "
-            f"{sum(cpu_times) / len(cpu_times):.0f} ms of the server's processor time"
+            f"{sum(cpu_times) / len(cpu_times):.0f} ms of the server's processor time on average"
         )
 
     show_on_map("graph/0")
@@ -246,7 +253,11 @@ def main() -> None:
     """Measure models with the numbers of nodes given on the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.view_map", description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--nodes", type=int, nargs="+", default=[1_000, 5_000, 100_000], help="numbers of nodes, multiples of 1,000"
+        "--nodes",
+        type=int,
+        nargs="+",
+        default=[1_000, 5_000, 100_000],
+        help="numbers of nodes, multiples of 1,000; the last at least 55,000",
     )
     parser.add_argument("--wait", type=float, default=60, help="seconds to wait for Netron per model")
     options = parser.parse_args()

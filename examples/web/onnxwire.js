@@ -210,7 +210,7 @@ export class Reader {
   bytesRead = 0;
   /** @type {Map<number, Uint8Array>} */
   #blocks = new Map();
-  /** Blocks that the current step needs. @type {Set<number>} */
+  /** Blocks that were missing in the current call. @type {Set<number>} */
   #needed = new Set();
   /** @type {Map<number, Field>} */
   #fields = new Map();
@@ -257,7 +257,8 @@ export class Reader {
 
   /**
    * Completes a `step` that returned false: loads the bytes that it needs. Resolves to false at the end of the message.
-   * Rejects with DamagedError, the error of the source, or RangeError for a value that is too long to be read.
+   * Rejects with DamagedError, the error of the source, Error if the source returns fewer bytes than requested, or
+   * RangeError for a value that is too long to be read.
    * @returns {Promise<boolean>}
    */
   async settle() {

@@ -326,8 +326,9 @@ def export_schema(Columns columns not None):
 def export_stream(Columns columns not None, requested_schema=None):
     """Return a capsule "arrow_array_stream" with finished columns as one record batch.
 
-    requested_schema: a capsule "arrow_schema" with the same number of columns, or None. Its types are ignored, as the
-    interface allows. Raises FieldValueError for another number of columns.
+    requested_schema: a capsule "arrow_schema" with the same number of columns, or None. Its names and types are
+    ignored, as the interface allows. Raises FieldValueError for another number of columns, and ValueError for an object
+    that is not such a capsule.
     """
     cdef ArrowArrayStream* stream
     cdef ArrowSchema* requested

@@ -74,7 +74,7 @@ cdef class Program:
     cdef Step* steps
     cdef int n_steps
     cdef int uses_column             # the first column that USES fills, -1 if there is none
-    cdef object enum_name            # a function that returns the name of an enum's number; None for rows without enums
+    cdef object enum_name            # returns the name of an enum value by its number; None if no column needs it
 
     cdef Table* table(self, str name) except NULL
     cdef int make_plans(self, spec) except -1

@@ -132,7 +132,10 @@ def _difference_text(difference: Difference) -> str:
 
 
 def _graph_path(difference: Difference) -> str:
-    """Return the path of the graph or function that contains the element of a difference; "" for the model."""
+    """Return the path of the graph or function that contains the element of a difference.
+
+    Returns "" unless the element is a node, tensor, sparse tensor, value, input or output.
+    """
     fields = {"tensor": "initializer", "sparse tensor": "sparse_initializer", "value": "value_info"}
     field = fields.get(difference.kind, difference.kind)
     return difference.path[: max(difference.path.rfind(f".{field}["), 0)]

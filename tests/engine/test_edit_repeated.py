@@ -1,6 +1,6 @@
 """Edits of repeated fields behave as in the official runtime, except where a comment states a difference.
 
-Failed edits change nothing.
+Failed edits change nothing. Repeated fields match sequence patterns of Python, and numpy makes arrays of them.
 """
 
 from __future__ import annotations

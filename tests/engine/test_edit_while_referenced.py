@@ -135,7 +135,7 @@ def test_views_of_an_absent_field_are_views_of_one_message():
     assert_same_as_official(body)
 
 
-def test_clearing_again_detaches_elements_that_were_read_in_between():
+def test_clearing_again_detaches_a_view_and_a_sequence_that_were_read_in_between():
     def body(api):
         model = api.ModelProto.FromString(
             api.ModelProto(graph={"name": "g"}, functions=[{"name": "f"}]).SerializeToString()

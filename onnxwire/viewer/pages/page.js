@@ -54,7 +54,7 @@ const list = new VirtualList(elementById("list"), elementById("rows"), {
   choose: (row) => {
     const kind = state.kind === "tensors" ? "tensor" : state.view === "map" ? "map" : "node";
     const hash = `#${kind}=${encodeURIComponent(row.path)}`;
-    // If an arrow key is held down, only the element of the last row is shown.
+    // While an arrow key is held down, the elements of the rows that the selection passes are not shown.
     clearTimeout(timer);
     timer = setTimeout(() => {
       if (location.hash !== hash) location.hash = hash;
