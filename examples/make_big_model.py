@@ -33,7 +33,7 @@ CHUNK_BYTES = 1 << 20  # length of the pseudo-random bytes that a weight repeats
 ZEROS = bytes(1 << 23)  # as long as the largest block that `save` writes at a time
 ROPE_BASE = 10000.0  # base of the frequencies of the rotary position embedding
 NORM_EPSILON = 1e-5
-LOWEST_FLOAT16 = -65504.0  # the mask of attention scores, also for float32
+LOWEST_FLOAT16 = -65504.0  # added to masked attention scores, also for float32
 
 
 class SparseFile(io.FileIO):

@@ -33,7 +33,8 @@ const TYPE_NAMES = [
  * @property {number} nOutputs number of all outputs
  *
  * @typedef {object} TensorRow
- * @property {string} where path of the list or attribute with the tensor, such as "initializer" or "node[3].value"
+ * @property {string} where path of the list or attribute with the tensor, such as "initializer" or "node[3].value";
+ *   for a part of a sparse tensor, followed by ".values" or ".indices"
  * @property {string} name
  * @property {string} type name of the data type, such as "float32"
  * @property {string} dims such as "1×3×224"
@@ -55,8 +56,8 @@ export class LimitError extends Error {}
 
 class Lister {
   /**
-   * Each method that lists a message reads the current value of `reader`. Paths consist of indices of nodes and names of
-   * attributes, such as "node[3].body"; the path of the main graph is "".
+   * Each method that lists a message, except `model`, reads the current value of `reader`. The path of a graph
+   * is, for example, "node[3].body" or "functions[0]"; that of the main graph is "".
    * @param {Reader} reader @param {Listing} listing @param {() => Promise<void> | void} onRows
    */
   constructor(reader, listing, onRows) {
@@ -194,10 +195,11 @@ class Lister {
 /**
  * Lists a model. Rows are added to `listing` while it is read.
  * @param {Reader} reader a reader that was just opened
- * @param {() => Promise<void> | void} [onRows] called about every 2,000 rows and at the end; it may wait or throw
+ * @param {() => Promise<void> | void} [onRows] called after every 2,000 rows and at the end; it may wait or throw
  * @param {Listing} [listing]
- * @returns {Promise<Listing>} Rejects with LimitError, DamagedError, or an error of the source. Then `listing` contains
- *   the rows before the error, of which the last one may be incomplete.
+ * @returns {Promise<Listing>} Rejects with LimitError, DamagedError, RangeError for a value that is too long to be read,
+ *   or an error of the source or of `onRows`. Then `listing` contains the rows before the error, of which the last one
+ *   may be incomplete.
  */
 export async function listModel(reader, onRows = () => {}, listing = newListing()) {
   await new Lister(reader, listing, onRows).model();

@@ -657,9 +657,10 @@ class ShapeBounds:
         self, body: int, scope: Scope, carried: list[Value], trips: int | None, is_initially_true: bool
     ) -> tuple[list[Value], bool, int | None]:
         """Evaluate iterations of a body; return the outputs of the last one, whether the loop always continues, and the
-        trip count: that of the last iteration if a condition that is known to be false ends the loop, else `trips`.
+        trip count: the number of evaluated iterations if a condition that is known to be false ends the loop, else
+        `trips`.
 
-        If the trip count is greater than the number of evaluated iterations, the outputs are extrapolated to it.
+        If at least two but fewer than `trips` iterations are evaluated, carried outputs are extrapolated to `trips`.
         carried: the values that an iteration passes to the next one. trips: the trip count, or None.
         """
         n = len(carried)
@@ -764,7 +765,7 @@ def _extrapolate_dim(first: int | None, before: int, after: int, n_further: int)
 
 
 def _advance(before: Value, after: Value) -> Value:
-    """Return a value after MAX_ITERATIONS iterations, as if each changed its integers by the same step.
+    """Return a value after MAX_ITERATIONS iterations, as if each iteration changed the integers by the same step.
 
     before, after: the value before and after the first iteration.
     """

@@ -23,7 +23,7 @@ _MAX_SEQUENCE_TENSORS = 64  # maximum number of elements of a sequence that are 
 # If constants enlarge an axis by such a factor, or by such a number of elements, the size counts as independent of the
 # graph's inputs.
 _LARGE_FACTOR = 1024
-_LARGE_PAD = 1 << 20  # elements that Pad adds
+_LARGE_PAD = 1 << 20  # elements that Pad adds, or the size that CenterCropPad requests
 _LARGE_WINDOW_PAD = 1 << 16  # elements that convolutions and pools add
 # Numbers of TensorProto.DataType.
 _FLOAT_TYPES, _BOOL = (1, 10, 11), 9
@@ -73,7 +73,7 @@ class Call(Protocol):
         """Return the number of integers or strings of an attribute."""
 
     def head(self, index: builtins.int) -> bytes:
-        """Return the first bytes of an input that is a stored tensor with raw_data or of at most 1 KiB, else b""."""
+        """Return the first bytes of an input that is a stored tensor, if it has raw_data or at most 1 KiB; else b""."""
 
     def constant(self) -> Value | None:
         """Return the value of Constant, or the element that ConstantOfShape repeats; None if it is unknown."""

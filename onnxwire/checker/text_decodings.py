@@ -1,4 +1,4 @@
-"""Decodes texts that are written in digits, escapes or another alphabet, for the search for programs in metadata."""
+"""Decodes texts that are written in digits, escapes or another alphabet, to search for programs in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""onnxslim and onnxoptimizer return the same results for models without large weights as for complete ones."""
+"""onnxwire.optimize: the results of onnxslim and onnxoptimizer for complete models; external data, memory, errors."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_options_are_passed_to_the_tool():
     assert len(optimized_model.graph.node) == len(onnxwire.load(DIGITS).graph.node)
 
 
-def test_onnxslim_still_optimizes_official_models_after_a_call_of_optimize():
+def test_onnxslim_still_preserves_the_outputs_of_official_models_after_a_call_of_optimize():
     onnxwire.optimize(onnxwire.load(DIGITS))
     slim_model = onnxslim.slim(onnx.load(DIGITS))
     np.testing.assert_allclose(logits_of(slim_model), logits_of(onnx.load(DIGITS)), rtol=1e-4, atol=1e-5)

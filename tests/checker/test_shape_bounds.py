@@ -256,7 +256,7 @@ def test_a_loop_that_doubles_a_value_is_found():
 
 def test_a_loop_that_multiplies_a_size_is_found():
     growing_nodes = [_node("Resize", ["v", "", "scale"], "u"), _node("Constant", [], "scale", value_floats=[1.1])][::-1]
-    # 16 elements, multiplied by 1.1 in each iteration, become some 5,000 after 60 iterations, and 6e17 after 400.
+    # 16 elements, multiplied by 1.1 in each iteration, become fewer than 5,000 after 60, and more than 1e17 after 400.
     assert not _bounds(_loop_model(growing_nodes, 60)).elements
     assert _bounds(_loop_model(growing_nodes, 400)).elements
     # The condition always holds, but the trip count ends the loop.
@@ -382,7 +382,7 @@ def test_a_resize_to_unknown_sizes_does_not_use_the_region_as_scales():
 
 
 @each("n_out_of_range, is_reported", [(1000, True), (1, True), (0, False)], ids=str)
-def test_each_of_many_indices_is_compared(n_out_of_range, is_reported):
+def test_many_indices_are_compared(n_out_of_range, is_reported):
     indices = np.zeros(1000, np.int64)
     indices[:n_out_of_range] = 4
     facts = Facts(Document(_model([_node("Gather", ["x", "i"], axis=1)], {"i": indices})), onnxwire.ModelProto)
