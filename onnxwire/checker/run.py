@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     _Selectors = tuple[str, ...] | str | None  # ids of rules, severities and "security"
 
-_MAX_ENCODED_BYTES = 1 << 26  # size up to which messages are encoded with their weights
+_MAX_ENCODED_BYTES = 1 << 26  # messages of fewer bytes are encoded with their weights
 
 
 def check(
@@ -218,7 +218,8 @@ def _as_selectors(selectors: Iterable[str] | str | None) -> _Selectors:
 def _expand(words: Iterable[str] | str, untrusted: bool) -> set[str]:
     """Return the ids of the selected rules. words: ids of rules, severities and "security".
 
-    Raises FieldTypeError for a word that is no string, and FieldValueError for an unknown word.
+    Raises FieldTypeError for a word that is no string, and FieldValueError for an unknown word, and for a rule
+    of security or "security" without `untrusted`.
     """
     table = rules(untrusted)
     ids: set[str] = set()

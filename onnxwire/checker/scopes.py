@@ -1,4 +1,4 @@
-"""Resolves names, as columns: the results of the walk in `_scopes.pyx`."""
+"""Makes columns of resolved names from the results of the walk in `_scopes.pyx`."""
 
 from __future__ import annotations
 

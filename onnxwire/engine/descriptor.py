@@ -47,6 +47,7 @@ def _copy_to_proto(self: _DescriptorBase, proto: Any) -> None:
     """Replace the content of `proto` by this descriptor; fields are in the order of their numbers.
 
     proto: the message of google.protobuf.descriptor_pb2 for this kind of descriptor, such as a DescriptorProto.
+    Raises TypeError for any other object.
     """
     from onnxwire.engine.descriptor_proto import copy_to_proto
 

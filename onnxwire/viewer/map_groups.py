@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 MAX_BOXES = 240  # maximum number of boxes of one group; longer sequences are divided, further inner graphs are omitted
-_RUN_BOXES = 100  # usual number of boxes of one run, and maximum number of runs
+_RUN_BOXES = 100  # usual number of boxes of a run or a part of a repeat, and maximum number of runs or parts
 _MIN_GROUPS = 3  # minimum number of equal groups that become one box
 _MIN_NODES = 8  # minimum number of equal nodes that become one box
 _MAX_PERIODS = 12  # maximum number of periods (distances of equal items) with which repetitions are searched
@@ -30,7 +30,7 @@ _MAX_REPETITIONS = 1_000  # maximum number of repetitions considered for one per
 _MAX_DISSOLUTIONS = 20  # maximum number of rounds in which scopes of cycles are dissolved
 _MAX_DEPTH = 200  # maximum depth of nested groups
 _MAX_CACHED_NODES = 4_000_000  # maximum number of nodes in all cached groups together
-_GROUP_COST = 100  # nodes that a cached group counts in addition, for the memory that does not depend on its size
+_GROUP_COST = 100  # added to the number of nodes of each cached group, for memory that does not depend on it
 
 
 class Group:
@@ -38,8 +38,8 @@ class Group:
 
     kind: graph, function, scope, block (one of several equal sequences of items), run (a part of a sequence that is too
     long for one group), repeat (consecutive equal groups or nodes) or node. rows: the rows of its nodes in
-    MapColumns, ascending. scope: the innermost known scope that contains all nodes; of a repeat, that of its first
-    member. members: the members of a repeat. path: the path of a graph or function, else "".
+    MapColumns, ascending. scope: a scope that contains all nodes, 0 for a node, graph or function; of a repeat, the
+    scope of its first member. members: the members of a repeat. path: the path of a graph or function, else "".
     """
 
     __slots__ = ("kind", "label", "members", "path", "rows", "scope")
@@ -92,7 +92,7 @@ class Members(Sequence[Group]):
 
 
 class Groups:
-    """The groups of a model by name: the path of a graph, then indices of boxes, as in `graph/3*7/2`.
+    """The groups of a model by name: the path of a graph or function, then indices of boxes, as in `graph/3*7/2`.
 
     A number is the index of a box in its group; a number after * is the index of a member of a repeat. Names are the
     same each time a file is opened.
@@ -249,7 +249,7 @@ class Groups:
         ]
 
     def _block_label(self, row: int, first_scope: int, last_scope: int) -> str:
-        """Return the name of a block: its first and last scope, or its first operator."""
+        """Return the label of a block: the scopes of its first and last item, or the scope or operator of the first."""
         labels = self.columns.scopes.label
         if first_scope < 0:
             return f"{self.columns.operators[int(self.columns.op[row])][1]} …"
@@ -286,7 +286,7 @@ class Groups:
         """Divide rows into items.
 
         Returns the item of each row, the index of the first row of each item, and the scope of each item (-1: a node).
-        dissolved: scopes that are replaced by their inner scopes.
+        dissolved: scopes that are replaced by the scopes and nodes in them.
         """
         scopes = self.columns.scopes
         scope_of_row = self.columns.scope[rows]
@@ -313,7 +313,7 @@ class Groups:
         return rank[inverse.reshape(-1)], first_indices[by_first], np.where(first_keys < 0, -1, first_keys)
 
     def _hash_items(self, rows: Array, items: Array, order: Array, bounds: Array) -> tuple[Array, Array]:
-        """Return for each item a hash of its operators, edges and shapes, and how many values cross before the item.
+        """Return for each item a hash of its operators, edges and types, and how many values cross before the item.
 
         The hash includes types of weights and of values within the item, but not of values from and to the outside:
         these often lack types at the first and last of several layers. Nodes are compared in the order of the graph.

@@ -60,8 +60,8 @@ class ModelComparison:
         rows: list[dict[str, Any]] = []
         counts: dict[str, int] = {}
         renamed: dict[str, dict[str, str]] = {"nodes": {}, "values": {}}
-        # Differences are stored without texts, since there may be a million. Only the last difference contains the new
-        # names of renamed nodes and values.
+        # Differences are stored without old and new values, since there may be a million. Only the last difference
+        # contains the new names of renamed nodes and values.
         differences: list[tuple[str, str, str, str]] = []
         for entry in diff(*self.models, match=self.match):
             counts[entry.change] = counts.get(entry.change, 0) + 1

@@ -12,7 +12,7 @@ from onnxwire.viewer.graph_layout import lay_out
 
 Scope = GraphProto | FunctionProto
 
-_WIDTH, _HEIGHT = 172, 42  # size of a box for a node, in pixels
+_WIDTH, _HEIGHT = 172, 42  # size of a box for a node, in pixels; boxes for values are not wider
 _VALUE_HEIGHT = 28  # height of a box for a value, in pixels
 _CHAR_WIDTH, _PADDING = 7, 26  # the widths of a character and of both margins of a name, in pixels
 _MAX_NODES = 36  # maximum number of drawn nodes besides the central one
@@ -116,7 +116,7 @@ class Drawing:
         return True
 
     def add_value_box(self, kind: str, name: str, path: str, limit: int) -> int | None:
-        """Return the index of the box for a value; add it if it is new. None if there are `limit` boxes already."""
+        """Return the index of the box for a value. Add a missing box, or return None if there are `limit` boxes."""
         number = self.value_boxes.get((kind, name))
         if number is None and len(self.boxes) < limit:
             number = self.value_boxes[kind, name] = len(self.boxes)
@@ -192,7 +192,7 @@ def _connect(
     numbers: dict[int, int],
     is_central: bool,
 ) -> None:
-    """Add the edges that lead to a node's box, and boxes for values that no node produces and for outputs.
+    """Add the edges that lead to a node's box, and boxes with edges for values that no node produces and for outputs.
 
     index: the index of the node. numbers: the indices of the boxes of nodes, by index of the node. is_central: whether
     this is the central node, whose weights are drawn.

@@ -49,7 +49,10 @@ def short_name(name: str, op_type: str, scopes: list[str]) -> str:
 
 
 def shape_text(type_text: str) -> str:
-    """Return the shape in a type of `MapColumns`: 64×3×7×7 for float[64, 3, 7, 7], and scalar for float[]."""
+    """Return the shape in a type of `MapColumns`: 64×3×7×7 for float[64, 3, 7, 7], and scalar for float[].
+
+    A type without a shape is returned unchanged.
+    """
     _, bracket, shape = type_text.partition("[")
     if not bracket:
         return type_text

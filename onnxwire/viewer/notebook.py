@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnxwire.engine.message import Message
     from onnxwire.io.source import Source
 
-_MAX_ROWS = 12  # maximum number of rows of a table
+_MAX_ROWS = 12  # maximum number of rows of a table with a title, of shown dims and of shown opsets
 _MAX_CHARS = 120  # maximum length of a text; the facts above the tables may have eight times this length
 _MAX_COUNTED_NODES = 200_000  # in larger models, operators and tensors are not counted
 _MAX_READ_BYTES = 1 << 12  # maximum size of a tensor whose elements are shown

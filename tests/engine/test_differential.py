@@ -1,4 +1,4 @@
-"""For every message class of ONNX, reading, `verify` and equality have the same results as in the official runtime."""
+"""Reading, `verify` and equality of ONNX messages have the same results as in the official runtime."""
 
 from __future__ import annotations
 

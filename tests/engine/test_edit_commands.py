@@ -60,8 +60,8 @@ class Lockstep:
     """Two namespaces, in which the same lines are run: ours, and that of the official runtime.
 
     A line assigns the value to compare, if any, to the variable `r`.
-    is_parsed: whether new messages are parsed from bytes (except messages to copy, which are built), and whether edits
-    may parse bytes.
+    is_parsed: whether new messages are parsed from random bytes (except messages to copy, which are built), and whether
+    edits may parse random bytes.
     random: chooses the edits.
     draw: draws values from strategies of hypothesis.
     """
