@@ -15,9 +15,10 @@ from sklearn.preprocessing import StandardScaler
 def main() -> None:
     """Train, report the accuracy and export."""
     iris = load_iris()
-    # The labels are names, not numbers, so that the model has string attributes, and outputs maps with strings as keys.
+    # The labels are names, not numbers, so that the model has string attributes, and an output with maps that have
+    # string keys.
     species = iris.target_names[iris.target]
-    # The ONNX operators take float32, so the forest is trained on float32 too.
+    # The exported model takes float32, so the scaler and the forest are trained on float32 too.
     measurements = iris.data.astype(np.float32)
     train_data, test_data, train_species, test_species = train_test_split(measurements, species, random_state=0)
 

@@ -3,9 +3,9 @@
 
 A string column is an array of string views, which have 16 bytes each. A string view of more than 12 bytes of text
 refers to a text buffer: a part of the document that contains strings, or an arena with text that the document does not
-contain. A new buffer starts if the next string is before the last buffer, is more than GAP_BYTES after its end, or ends
-2 GiB or more after its start. So buffers do not contain large weights, and a document may have any size.
-`Columns.finish` can replace the string views by offsets and copied text, so that the document may be closed.
+contain. A new buffer of the first kind starts if the next string is before the last such buffer, is more than GAP_BYTES
+after its end, or ends 2 GiB or more after its start. So buffers do not contain large weights, and a document may have
+any size. `Columns.finish` can replace the string views by offsets and copied text, so that the document may be closed.
 Source: Arrow Columnar Format 1.5, "Variable-size Binary View Layout", "Variable-size Binary Layout" and "Variable-size
 List Layout".
 """
@@ -46,7 +46,7 @@ cdef inline bint is_ascii(const uint8_t* p, uint64_t n) noexcept nogil:
             bits |= p[i]
         return bits < 0x80
     last = p + n - 8
-    bits = load64(last)  # overlaps the word before it
+    bits = load64(last)  # may overlap the word before it
     while p < last:
         bits |= load64(p)
         p += 8

@@ -229,7 +229,8 @@ cdef class Rows(Walk):
         return 0
 
     cdef int add_node(self, Values* values) except -1:
-        """Add the index of the node that contains the message; null if no node of the innermost graph contains it."""
+        """Add the index of the node that contains the message; null if no node of the innermost graph or
+        function contains it."""
         cdef Table* table
         cdef int level
         for level in range(self.depth - 2, -1, -1):
@@ -329,9 +330,9 @@ def fill_table(
 
     root: the message's class. start, end: the offsets of its bytes in the document. spec: the TableSpec. copies:
     whether strings are copied; if not, the document stays open while string views of the columns refer to it.
-    has_file_offsets, sizes: see Rows.
+    has_file_offsets: see Walk. sizes: see Rows.
     Raises IndexError for offsets outside the document, ClosedError for a closed document, DecodeError for damaged
-    bytes, FieldValueError for more text or items than an Arrow column can contain, and the errors of fetching bytes.
+    bytes, FieldValueError for more text or items than a column can contain, and the errors of fetching bytes.
     """
     cdef Columns columns = Columns([(name, type) for name, type, _, _ in spec.columns], document)
     Rows(document, program_of(root, spec), columns, has_file_offsets, sizes).run(root, start, end)

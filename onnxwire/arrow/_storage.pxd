@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Read the layout of a TensorProto's payload, and add its location to columns."""
+"""Read the layout of a TensorProto's payload, and add its storage, location, offset and length to columns."""
 from onnxwire.arrow._columns cimport Column
 from onnxwire.arrow._walk cimport Message, Walk
 from onnxwire.tensor.payload_layout cimport Layout

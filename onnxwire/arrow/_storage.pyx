@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Read the layout of a TensorProto's payload, and add its location to columns."""
+"""Read the layout of a TensorProto's payload, and add its storage, location, offset and length to columns."""
 from libc.stdint cimport int32_t, int64_t
 
 from onnxwire._varint cimport Record

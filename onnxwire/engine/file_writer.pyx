@@ -30,9 +30,9 @@ import os
 from onnxwire.errors import SourceError
 
 cdef enum:
-    # The maximum number of bytes moved by one system call, and the number between two calls of `progress`. Writeback
-    # starts after each chunk, so that the final fsync has little left to write and dirty pages of a slow disk do not
-    # accumulate.
+    # The maximum number of bytes moved by one system call, except in `put_at`, and the number of bytes after which
+    # `progress` is called. Writeback starts after each chunk, so that the final fsync has little left to write and
+    # dirty pages of a slow disk do not accumulate.
     CHUNK_BYTES = 1 << 23
     # Shorter ranges are copied from the mapping: a system call costs more than their page faults.
     MIN_RANGE_BYTES = 1 << 10
@@ -194,7 +194,7 @@ cdef class FileWriter:
         raise self.failure
 
     cdef int advance(self, uint64_t n) except -1:
-        """Count n written bytes; start writeback, call progress, and handle signals."""
+        """Count n bytes that were written or skipped as a hole; start writeback, call progress, and handle signals."""
         cdef uint64_t start = self.reported_end
         self.written_end += n
         # Checked after every write: a write that a signal interrupted returns a count, and the next call could block
@@ -235,7 +235,7 @@ cdef class FileWriter:
         return self.write_out(self.buffer, n)
 
     cdef int append(self, const uint8_t* p, uint64_t n) except -1:
-        """Add n bytes of memory to the buffer, or write them if they do not fit."""
+        """Add n bytes of memory to the buffer, or write them to the file if n is BUFFER_BYTES or more."""
         if n > BUFFER_BYTES - self.n_buffered:
             self.flush()
         if n >= BUFFER_BYTES:
@@ -336,7 +336,8 @@ def copy_range(
 ):
     """Copy bytes of one open file to an offset in another.
 
-    source, target: descriptors; fresh: the target has no bytes from that offset on, and ends with the copy afterwards.
+    source, target: descriptors; fresh: the target has no bytes from target_offset on, and is resized to end after the
+    copied bytes.
     Raises OSError if writing fails, SourceError if reading fails, OverflowError for offsets of 2**63 or more.
     """
     cdef FileWriter writer = FileWriter(target, None, target_offset, fresh=fresh)

@@ -1,4 +1,4 @@
-"""Read a tensor's reference to its external data."""
+"""Read a tensor's reference to its external data, find the data in its file, and check locations."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from onnxwire.text.printed_fields import BATCH_NUMBERS
 from onnxwire.text.text_source import quote_token, unknown_field_reason
 
 cdef Py_ssize_t MAX_PENDING = BATCH_NUMBERS  # values that are collected before they are added to a repeated field
-cdef Py_ssize_t MAX_KEY_CHARS = 1 << 16  # a longer key may not be read completely; it is unknown
+cdef Py_ssize_t MAX_KEY_CHARS = 1 << 16  # a longer key is treated as unknown if its end is not in memory
 cdef double FLOAT_MAX = float.fromhex("0x1.fffffep+127")  # the largest finite float of 32 bits
 _scan = JSONDecoder().scan_once  # returns the value at an index of a str, and its end
 

@@ -173,7 +173,8 @@ cdef class TextParser(Tokenizer):
                     for piece in self.pieces(quote, entry, n_pending):
                         parts.append(self.decode(piece, quote, entry, n_pending))
             except (UnicodeDecodeError, UnicodeEncodeError) as error:
-                raise self.error(f"the string has an invalid character or escape ({error.reason})", entry, n_pending) from None
+                reason = f"the string has an invalid character or escape ({error.reason})"
+                raise self.error(reason, entry, n_pending) from None
             quote = self.peek()
         if len(parts) == 1 and (not is_text or parts[0].__class__ is str):
             return parts[0]
@@ -187,7 +188,7 @@ cdef class TextParser(Tokenizer):
     cdef decode(self, str text, int quote, Entry entry, Py_ssize_t n_pending):
         """Decode a string literal or a part of one. Raises UnicodeError, and DecodeError for a line feed.
 
-        Returns a str if the literal has no escapes and belongs to a string field, otherwise bytes.
+        Returns a str if `text` has no escapes and belongs to a string field, otherwise bytes.
         """
         if "\n" in text:
             raise self.unclosed_error(quote, entry, n_pending)
@@ -199,7 +200,8 @@ cdef class TextParser(Tokenizer):
     # --- Unknown fields.
 
     cdef int check_unknown(self, message, str name, dict table, int closer) except -1:
-        """Raise DecodeError unless an unknown field may be skipped. Unless all are ignored, warn of a retired field."""
+        """Raise DecodeError unless `name` is an unknown field that may be skipped. Unless `ignore_unknown` is set, warn
+        once of each retired field."""
         descriptor = message.DESCRIPTOR
         if not name:
             raise self.error(f"expected {chr(closer)!r}, found the end of the text")
@@ -219,7 +221,7 @@ cdef class TextParser(Tokenizer):
         return 0
 
     cdef int skip_field(self, Py_ssize_t depth) except -1:
-        """Skip a field with any value. depth: the number of messages around it."""
+        """Skip a field with any value. depth: the number of messages around the field, without the root message."""
         cdef int c
         self.pos = self.find_word_end()
         c = self.peek()

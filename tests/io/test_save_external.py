@@ -1,4 +1,5 @@
-"""onnxwire.save with external= and inline_align=: the layout of files, the values, and references to other files."""
+"""onnxwire.save with external= and inline_align=: the layout of files, the values, checksums, arguments, and
+references to other files."""
 
 import hashlib
 import importlib.util
@@ -206,7 +207,7 @@ def test_one_file_contains_all_payloads_in_order_and_ends_after_the_last(path):
     assert len(infos) == len(onnxwire.tensors(path)) == len(read_values(path))
 
 
-def test_a_pattern_or_a_function_chooses_the_file_of_each_tensor(path):
+def test_a_pattern_names_the_file_of_each_tensor_and_a_function_gets_the_tensors_that_reach_the_threshold(path):
     onnxwire.save(onnxwire.load(path), path, external="d/{name}.bin")
     sizes = {info.location: info.nbytes for info in external_tensors(path)}
     assert len(sizes) == len(external_tensors(path)) == len(onnxwire.tensors(path))

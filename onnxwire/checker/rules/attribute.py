@@ -1,4 +1,4 @@
-"""Rules of attributes: names, types and values, and references to the parameters of functions."""
+"""Rules of attributes: names, types, values, documentation, and references to the parameters of functions."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def _first_known(parents: Any, values: Any, is_known: Any) -> tuple[Any, Any]:
 
 
 def _sparse_types(facts: Facts) -> Any:
-    """Return the data_type of each SparseTensorProto."""
+    """Return the data_type of the values of each SparseTensorProto."""
     return np.append(facts.TensorProto.data_type, 0)[facts.SparseTensorProto.values]
 
 
@@ -212,10 +212,12 @@ def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Finding]:
 class Types:
     """The full types of nested values, by `facts.derive(Types)`.
 
-    A type is a number, an index of `kinds`, `params` (data_type or key_type, 0 if unknown) and `children` (the type of
-    the elements or the value, -1 if unknown). types_by_kind: for each kind, the types of all rows of its sheet.
-    elements: for each SequenceProto, the type of the elements of the kind elem_type: that of the first whose type is
-    fully known; otherwise of the first; without elements, a type with unknown parts; -1 for an invalid elem_type.
+    A type is a number: the index of its parts in `kinds`, `params` (data_type or key_type, 0 if unknown) and `children`
+    (the type of the elements or the value, -1 if unknown). types_by_kind: for each kind, the types of all rows of its
+    sheet.
+    elements: for each SequenceProto, the type of the first element of the kind elem_type whose type is fully known; if
+    there is none, the type of the first element of this kind; if the kind has no elements, a type with unknown parts;
+    -1 for an invalid elem_type.
     sheets, rows: for each kind, its sheet, and the rows that are elements of sequences. is_needed: whether some
     sequence has elements that are sequences, maps or optionals; otherwise no types are computed.
     """
