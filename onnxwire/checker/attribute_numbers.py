@@ -15,7 +15,7 @@ MAX_ATTRIBUTE_BYTES = 1 << 26  # maximum encoded size of an attribute that is re
 
 
 class AttributeNumbers:
-    """The numbers in attributes of nodes, by `facts.derive(AttributeNumbers)`. They are decoded on request."""
+    """The numbers in attributes of nodes, decoded on request. `facts.derive(AttributeNumbers)` returns the object."""
 
     def __init__(self, facts: Facts) -> None:
         self._document = facts.document

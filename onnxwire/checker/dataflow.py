@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Dataflow:
-    """The inputs of all nodes, by `facts.derive(Dataflow)`.
+    """The inputs of all nodes. `facts.derive(Dataflow)` returns the object.
 
     inputs: the elements of NodeProto.input. For each element, producers: the row of the node that produces the value,
     or -1; tensors: the row of its initializer in TensorProto, or a negative number; is_constant: whether the value is

@@ -18,7 +18,7 @@ Dim = tuple[int | None, int]
 
 
 class DeclaredTypes:
-    """Columns for ValueInfoProto, which `facts.derive(DeclaredTypes)` makes.
+    """Columns for ValueInfoProto. `facts.derive(DeclaredTypes)` returns the object.
 
     graph: the row of the graph that the message is in, or -1. kind: the index of the type's kind among the
     fields of TypeProto, or -1. elem_type: the element type of a tensor or sparse tensor, 0 if unknown. shape: the row

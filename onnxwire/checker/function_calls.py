@@ -20,7 +20,7 @@ MAIN = 0  # the vertex for the nodes outside of functions
 
 
 class FunctionCalls:
-    """The calls of each function, by `facts.derive(FunctionCalls)`.
+    """The calls of each function. `facts.derive(FunctionCalls)` returns the object.
 
     Vertices are MAIN, for the nodes outside of functions, and 1 + row for each FunctionProto; n: their number. The
     vertices that vertex v calls are callees[starts[v]:starts[v + 1]], each once, with the number of calls in `counts`.

@@ -26,7 +26,7 @@ _SIZE_READERS = ("Shape", "Size")
 
 
 class Liveness:
-    """Columns for nodes and tensors, by `facts.derive(Liveness)`.
+    """Columns for nodes and tensors. `facts.derive(Liveness)` returns the object.
 
     is_dead_node: for each node, whether no output depends on it. is_dead_tensor: for each TensorProto, whether it is an
     initializer on which no output depends. A value that a StringStringEntryProto names counts as an output,

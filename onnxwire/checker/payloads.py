@@ -62,7 +62,7 @@ def is_filled(tensors: Sheet, field: str, rows: Any = slice(None)) -> Any:
 
 
 class Payloads:
-    """Columns for TensorProto, by `facts.derive(Payloads)`.
+    """Columns for TensorProto. `facts.derive(Payloads)` returns the object.
 
     numbers: the number of the data type, or one more than the last number for unknown types. bits: the bits of an
     element; 0 for STRING and unknown types. elements: the product of dims; -1 if a dim is negative, or if elements or

@@ -28,7 +28,7 @@ MAIN, NESTED, INITIALIZATION, ALGORITHM = range(4)
 
 
 class Scopes:
-    """Columns for the sheets, by `facts.derive(Scopes)`.
+    """Columns for the sheets. `facts.derive(Scopes)` returns the object.
 
     uses, producers: for each element of NodeProto.input, its meaning, and the node that produces the value, or -1.
     definitions: for each element of NodeProto.input, the number of its value's definition: elements of NodeProto.output

@@ -88,7 +88,7 @@ _SHAPE_INPUTS = SIZE_INPUTS | {"Pad": (1, 3), "Reshape": (1,), "Squeeze": (1,)}
 
 
 class ShapeBounds:
-    """The findings about sizes and loops, by `facts.derive(ShapeBounds)`.
+    """The findings about sizes and loops. `facts.derive(ShapeBounds)` returns the object.
 
     elements: for nodes with an output or a buffer that is too large, the lower bound of its element count. overflows:
     the nodes with an output or a buffer whose nonzero dims have a product of at least 2**63, and a lower bound of the

@@ -54,7 +54,7 @@ _ELEMENTS = lookup(256, np.array([data_type.number for data_type in DATA_TYPES])
 
 
 class Versions:
-    """The version of its domain that applies to each node, by `facts.derive(Versions)`.
+    """The version of its domain that applies to each node. `facts.derive(Versions)` returns the object.
 
     names: the domains whose operators are known. domains: for each node, an index of `names`, -1 for any other domain.
     versions: for each node, the imported version of its domain, 0 if there is none. In a model of an IR version below 3
@@ -178,7 +178,7 @@ def _valid_data_types(elements: Column) -> Column:
 
 
 class SignatureCheck:
-    """The results of the pass over the nodes, by `facts.derive(SignatureCheck)`.
+    """The results of the pass over the nodes. `facts.derive(SignatureCheck)` returns the object.
 
     signature_indices: for each node, an index of `signatures`, -1 for an unknown operator, -2 for an operator that is
     not checked. nodes, inputs, outputs, attributes: flags of the faults of each row of NodeProto, NodeProto.input,

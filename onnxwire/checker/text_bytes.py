@@ -16,7 +16,10 @@ _FACTOR = 0x9E3779B97F4A7C15  # an odd number near 2**64 divided by the golden r
 
 
 class TextBytes:
-    """Columns by the ids of strings, by `facts.derive(TextBytes)`. lengths: the number of bytes of each string."""
+    """Columns by the ids of strings. `facts.derive(TextBytes)` returns the object.
+
+    lengths: the number of bytes of each string.
+    """
 
     def __init__(self, facts: Facts) -> None:
         arena, starts = facts.columns.text_arena()

@@ -27,7 +27,7 @@ _ANOMALY = np.dtype(
 
 
 class WireRecords(Table):
-    """A table with a row for each anomaly, made by `facts.derive(WireRecords)`.
+    """A table with a row for each anomaly. `facts.derive(WireRecords)` returns the object.
 
     start: the offset of the record's tag. value: the raw value of the record, or its length in bytes. sheet, row: the
     message that contains the record, as an index into `sheet_names` and a row. number: the field number. kind:

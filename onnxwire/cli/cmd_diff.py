@@ -151,19 +151,14 @@ def _value_text(text: str | None) -> str:
 
 def _count_changes(differences: Iterable[Difference]) -> dict[str, dict[str, int]]:
     """Count the added, removed, changed, rewired and renamed elements by kind."""
-    differences_by_element = {}
+    elements: dict[tuple[str, str, str, str, str], None] = {}
     for difference in differences:
+        change = "changed" if difference.part and difference.change in _SIGNS else difference.change
         # An element with several differing parts counts once.
-        differences_by_element[
-            difference.kind,
-            difference.name,
-            difference.path if difference.change != "changed" else "",
-            difference.part if difference.kind == "model" else "",
-        ] = difference
-    counts: Counter[tuple[str, str]] = Counter(
-        (difference.kind, "changed" if difference.part and difference.change in _SIGNS else difference.change)
-        for difference in differences_by_element.values()
-    )
+        path = _graph_path(difference) if difference.part else difference.path
+        part = difference.part if difference.kind == "model" else ""
+        elements[difference.kind, change, difference.name, path, part] = None
+    counts: Counter[tuple[str, str]] = Counter((kind, change) for kind, change, *_ in elements)
     kinds = dict.fromkeys(kind for kind, _ in counts)
     changes = [*_SIGNS, *(change for change in _STRUCTURE_SIGNS if any((kind, change) in counts for kind in kinds))]
     return {kind: {change: counts[kind, change] for change in changes} for kind in kinds}

@@ -170,6 +170,7 @@ cdef class RepeatedScalar(Repeated):
             self.decode_records(0)
         self.edited_elements = self.own_numbers(0)
         self.index_or_numbers = None
+        self.load_edited()  # Python code may call this method again
 
     cdef Numbers copy(self):
         """Copy the elements that `decode` found."""

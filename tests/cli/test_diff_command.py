@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ import wire
 from graphs import nested_model, write_sparse_model
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 import onnxwire
 from onnxwire.analysis.tensor_distance import Distance, distance
@@ -396,6 +397,21 @@ def test_stat_prints_counts_of_changes(diff_lines, digits):
     assert [line.split() for line in diff_lines(digits, None, "--stat")] == [
         ["added", "removed", "changed"],
         ["node", "0", "1", "1"],
+    ]
+
+
+def test_stat_counts_a_node_once_and_nodes_of_one_name_in_different_graphs_separately(diff_lines, digits):
+    relu = digits.graph.node[4]
+    branch = helper.make_graph([helper.make_node("F", ["x"], ["y"], relu.name, domain="a", p=1)], "branch", [], [])
+    digits.graph.node.append(helper.make_node("If", ["x"], ["y"], then_branch=branch, else_branch=branch))
+    old = copy.deepcopy(digits)
+    relu.attribute.append(helper.make_attribute("added", 1))
+    relu.op_type, relu.doc_string = "Gelu", "text"
+    for attribute in digits.graph.node[-1].attribute:
+        attribute.g.node[0].attribute[0].i = 2
+    assert [line.split() for line in diff_lines(digits, old, "--stat")] == [
+        ["added", "removed", "changed"],
+        ["node", "0", "0", "3"],
     ]
 
 

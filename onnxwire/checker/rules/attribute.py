@@ -122,7 +122,7 @@ RULES = {
 
 
 class ValueFields:
-    """The value fields that attributes have, by `facts.derive(ValueFields)`.
+    """The value fields that attributes have. `facts.derive(ValueFields)` returns the object.
 
     by_field: a bool column for each value field; an empty list is not a value. count: the number of value fields that
     each attribute has. kind: the attribute type of the field, if an attribute has exactly one.

@@ -210,7 +210,7 @@ def sequence_tensor_dtype_homogeneous(facts: Facts) -> Iterator[Finding]:
 
 
 class Types:
-    """The full types of nested values, by `facts.derive(Types)`.
+    """The full types of nested values. `facts.derive(Types)` returns the object.
 
     A type is a number: the index of its parts in `kinds`, `params` (data_type or key_type, 0 if unknown) and `children`
     (the type of the elements or the value, -1 if unknown). types_by_kind: for each kind, the types of all rows of its

@@ -150,7 +150,7 @@ RULES = {
 
 
 class Shardings:
-    """Columns for ShardingSpecProto and ShardedDimProto, by `facts.derive(Shardings)`.
+    """Columns for ShardingSpecProto and ShardedDimProto. `facts.derive(Shardings)` returns the object.
 
     For each ShardingSpecProto: node: the row of the node that contains it, or -1. devices: num_devices of the
     configuration, -1 if unknown. rank: the rank of the tensor, -1 if unknown.

@@ -138,7 +138,7 @@ RULES = {
 
 
 class External:
-    """The entries of external_data, by `facts.derive(External)`.
+    """The entries of external_data. `facts.derive(External)` returns the object.
 
     is_external: for each TensorProto, whether its data is in a file. is_entry: for each StringStringEntryProto, whether
     it is an entry of external_data of such a tensor.
@@ -167,7 +167,7 @@ class External:
 
 
 class Ranges:
-    """The range of each TensorProto's data in its file, by `facts.derive(Ranges)`.
+    """The range of each TensorProto's data in its file. `facts.derive(Ranges)` returns the object.
 
     offset, length: the range in bytes; _UNCLEAR where the entry is not a number or is repeated. Without an entry,
     offset is 0 and length is _ABSENT. nbytes: the number of bytes that type and shape require, -1 if unknown.
@@ -226,7 +226,7 @@ def _has_parent_step(location: str) -> bool:
 
 
 class Files:
-    """The files at the locations, by `facts.derive(Files)`.
+    """The files at the locations. `facts.derive(Files)` returns the object.
 
     sizes: the size of each readable file in bytes. outside_messages: messages about files outside of the folder.
     irregular_messages: messages about files that are absent, not regular or not readable. linked_messages: messages

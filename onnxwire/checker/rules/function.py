@@ -196,7 +196,7 @@ def _is_repeated(facts: Facts, *more_columns: Any) -> Any:
 
 
 class Imports:
-    """The imports of functions; `facts.derive(Imports)` returns them.
+    """The imports of functions. `facts.derive(Imports)` returns the object.
 
     rows: rows of OperatorSetIdProto. functions: for each of these rows, the row of FunctionProto. domains: the ids of
     the domains, see `normalized_domains`.

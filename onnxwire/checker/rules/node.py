@@ -94,7 +94,7 @@ def _has_repeated_name(nodes: Sheet) -> Any:
 
 
 class Calls:
-    """The calls of local functions, by `facts.derive(Calls)`.
+    """The calls of local functions. `facts.derive(Calls)` returns the object.
 
     function: for each node, the row of the FunctionProto that it calls, or -1.
     """

@@ -27,7 +27,7 @@ _REMEDY = "; do not run the model"
 
 
 class AttributeLimits:
-    """The nodes that break limits of attributes; `facts.derive(AttributeLimits)` returns them.
+    """The nodes that break limits of attributes. `facts.derive(AttributeLimits)` returns the object.
 
     ranges: texts about values that are not allowed. lengths: texts about lists of wrong lengths or sums, and about
     attributes that are absent or exclude one another. indices: texts about references to objects that do not exist.

@@ -104,8 +104,9 @@ def _normalize(location: str) -> str:
 
 
 class Extents:
-    """The nonempty ranges of external tensors, sorted by file, offset and end, by `facts.derive(Extents)`.
+    """The nonempty ranges of external tensors, sorted by file, offset and end.
 
+    `facts.derive(Extents)` returns the object.
     rows: rows of TensorProto. files: the number of each file, an index of `names`. names: the normalized locations.
     start, end: the range in the file, in bytes. new_bytes: the number of bytes of the range that no earlier range of
     the file contains. is_overflow: whether the end is above 2**63 - 1. is_same: whether the preceding tensor has

@@ -288,8 +288,9 @@ def rank(facts: Facts) -> Iterator[Finding]:
 
 
 class InlinedSizes:
-    """The sizes of functions and of the model after all calls are inlined, by `facts.derive(InlinedSizes)`.
+    """The sizes of functions and of the model after all calls are inlined.
 
+    `facts.derive(InlinedSizes)` returns the object.
     sizes, depths: for each FunctionProto, the number of nodes and the depth of calls; math.inf if it is recursive or
     calls a recursive function.
     main, depth: the same two numbers for the nodes outside of functions. n_stored_nodes: the number of nodes in the

@@ -43,7 +43,7 @@ RULES = {
 
 
 class Parts:
-    """Properties of the parts of each SparseTensorProto, by `facts.derive(Parts)`.
+    """Properties of the parts of each SparseTensorProto. `facts.derive(Parts)` returns the object.
 
     nnz: the number of values, -1 if they are absent or not one-dimensional. rank: the rank of the dense tensor. size:
     the number of elements of the dense tensor, -1 if that is 2**63 or more or a dimension is negative. has_values,
@@ -172,7 +172,7 @@ def indices_coo_shape(facts: Facts) -> Iterator[Finding]:
 
 
 class Indices:
-    """Faults of the indices of sparse tensors, by `facts.derive(Indices)`.
+    """Faults of the indices of sparse tensors. `facts.derive(Indices)` returns the object.
 
     bounds_messages, order_messages, repeat_messages: messages by row of TensorProto. Only inline INT64 indices
     of the right shape that are small enough for `portions` are read, and only if the dense tensor has elements.

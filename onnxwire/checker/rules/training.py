@@ -86,7 +86,7 @@ RULES = {
 
 
 class Names:
-    """Names in all graphs, by `facts.derive(Names)`.
+    """Names in all graphs. `facts.derive(Names)` returns the object.
 
     initializers, inputs, outputs, infos (of value_info), node_outputs: pairs of columns, a row of GraphProto and the id
     of a name; the name of a sparse initializer is that of its values. input_rows, output_rows, info_rows: the
