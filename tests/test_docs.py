@@ -76,6 +76,7 @@ def test_functions_named_in_sentences_and_tables_exist() -> None:
     assert [call for call in named_functions if not callable(getattr(OWNERS[call[1]], call[2], None))] == []
 
 
+@pytest.mark.normal_build
 def test_the_hook_for_pre_commit_runs_a_command_and_is_in_the_recipes() -> None:
     lines = (ROOT / ".pre-commit-hooks.yaml").read_text().splitlines()
     (command,) = (line.partition(": ")[2].split() for line in lines if line.startswith("  entry: "))
@@ -85,6 +86,7 @@ def test_the_hook_for_pre_commit_runs_a_command_and_is_in_the_recipes() -> None:
     assert ids == set(re.findall(r"- id: (\S+)", (ROOT / "docs" / "recipes.md").read_text()))
 
 
+@pytest.mark.normal_build
 def test_links_between_pages_lead_to_files_that_exist() -> None:
     for page in [*PAGES, ROOT / "DESIGN.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
@@ -92,6 +94,7 @@ def test_links_between_pages_lead_to_files_that_exist() -> None:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.normal_build
 def test_the_files_named_in_the_design_exist() -> None:
     names = set(re.findall(r"`([\w/]+\.(?:pyx|pxd|py|h|tsv))`", (ROOT / "DESIGN.md").read_text()))
     names -= {"cmd_NAME.py", "cli/cmd_NAME.py"}

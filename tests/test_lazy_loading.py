@@ -108,6 +108,7 @@ def test_listing_the_tensors_of_a_big_model_makes_little_of_it_resident(tmp_path
     assert kilobytes < 5000
 
 
+@pytest.mark.normal_build
 @pytest.mark.parametrize("n", [1000, 4000])
 def test_an_index_lookup_through_a_new_view_does_not_scan_again(n: int) -> None:
     graph = helper.make_graph([helper.make_node("Relu", [f"x{i}"], ["y"]) for i in range(n)], "g", [], [])

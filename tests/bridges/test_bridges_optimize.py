@@ -115,6 +115,7 @@ print(peak_kilobytes())
 """
 
 
+@pytest.mark.normal_build
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs holes in files, and /proc")
 @pytest.mark.parametrize("tool", ["onnxslim", "onnxoptimizer"])
 def test_five_gigabytes_of_weights_that_the_tool_does_not_need_are_not_read(tool, tmp_path):

@@ -233,6 +233,7 @@ def test_a_closed_pipe_ends_the_command_without_an_error() -> None:
     assert (result.returncode, result.stderr) == (0, b"")
 
 
+@pytest.mark.normal_build
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_a_model_of_4_gib_is_listed_in_little_memory(big_path) -> None:
     code = (

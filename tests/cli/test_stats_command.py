@@ -233,6 +233,7 @@ def test_weights_in_other_files_are_measured(tmp_path, capsys) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.normal_build
 def test_a_tensor_of_200_mib_is_measured_in_less_memory(tmp_path) -> None:
     # A sparse file with a tensor of 200 MiB: dims, data_type, name, and the tag and length of raw_data.
     size = 200 << 20

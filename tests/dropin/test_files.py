@@ -134,6 +134,7 @@ CHANGES_BY_PROCESS = {
 }
 
 
+@pytest.mark.normal_build
 @pytest.mark.skipif(sys.platform == "win32", reason="mapped files can't be truncated")
 @pytest.mark.parametrize("change", CHANGES_BY_PROCESS)
 def test_after_a_change_by_another_process_only_the_structure_can_be_read(change, structured_path):

@@ -150,6 +150,7 @@ def test_nothing_is_imported_from_the_working_directory(tmp_path, monkeypatch):
 START_PROGRAM = "import site, sys; site.addsitedir(sys.argv[1]); import onnx; print('onnxwire' in sys.modules)"
 
 
+@pytest.mark.normal_build
 @pytest.mark.parametrize(
     ("value", "expected_output"),
     [("1", "True"), ("yes", "True"), (None, "False")]
@@ -179,6 +180,7 @@ def test_the_pth_file_imports_no_package_before_onnx_is_imported(value, tmp_path
     assert run_python("-S", "-c", code, tmp_path / "empty", tmp_path, ONNXWIRE_DROPIN=value) == "[]\n"
 
 
+@pytest.mark.normal_build
 def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tmp_path):
     # In a virtual environment with --system-site-packages, the folder of protobuf comes after that of the .pth file.
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
@@ -195,6 +197,7 @@ def test_protobuf_itself_is_imported_in_an_environment_that_inherits_packages(tm
 
 
 # With the flags -I and -E, Python ignores the variables PYTHON*, and the switch ignores ONNXWIRE_DROPIN.
+@pytest.mark.normal_build
 @pytest.mark.parametrize(("flag", "expected_output"), [("-I", "False"), ("-E", "False"), ("-s", "True")])
 def test_the_variable_has_no_effect_with_flags_that_ignore_variables(flag, expected_output, tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
@@ -211,6 +214,7 @@ def test_uninstalling_before_onnx_is_imported_cancels_the_variable(tmp_path):
     assert run_python("-c", code, tmp_path, ONNXWIRE_DROPIN="1") == "False\n"
 
 
+@pytest.mark.normal_build
 def test_other_threads_may_import_modules_during_the_installation(tmp_path):
     (tmp_path / "onnxwire_dropin.pth").symlink_to(ROOT / "onnxwire_dropin.pth")
     modules = ["decimal", "fractions", "csv", "wave", "mailbox", "sqlite3", "xmlrpc.client", "ftplib", "tabnanny"]

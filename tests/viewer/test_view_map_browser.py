@@ -255,6 +255,7 @@ def test_100_equal_layers_of_1_000_nodes_are_one_box_that_opens(open_map, layers
     assert anonymous_memory < 400
 
 
+@pytest.mark.normal_build
 def test_the_layers_of_a_transformer_of_4_gib_are_one_box_that_opens(open_map, big_model):
     page = open_map(big_model)
     page.element("#about", "4.26 GiB, 700 nodes")
