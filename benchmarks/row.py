@@ -31,9 +31,9 @@ class Row:
     memory_goal: the maximum increase of memory of `ours` in bytes.
     anonymous_goal: the maximum increase of `ours` in bytes of anonymous memory, which excludes mapped files.
     repeats: the number of processes per side, without the warm-up.
-    in_child: whether the operation runs another process, whose memory is measured.
-    other_program: the name of the program that replaces the official runtime. If it runs in another process, its
-        memory is not measured.
+    in_child: whether the operation of `ours` runs another process; the memory of that process is measured.
+    other_program: the name of the program that replaces the official runtime. If `official` runs it in another
+        process, its memory is not measured, whatever `in_child` is.
     cpu_time: whether to measure processor time, not elapsed time, which depends more on other work on the machine.
     """
 

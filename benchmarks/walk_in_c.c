@@ -1,5 +1,6 @@
 /* The function `walk` of walk_nodes.py, written in C with onnxwire.h. Both read the same fields and return the same
- * checksum: the sum of the numbers and of the lengths of the texts. */
+ * checksum: the sum of the numbers and of the lengths of the texts. (They differ for models with texts that are not
+ * ASCII, or with several records of a singular field.) */
 #define ONNXWIRE_IMPLEMENTATION
 #include "onnxwire.h"
 

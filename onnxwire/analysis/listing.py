@@ -41,8 +41,8 @@ def tensor_rows(message: Message) -> Iterator[Row]:
     """List every tensor at any depth; payloads are not read.
 
     Each row has name, type (such as FLOAT), shape, bytes (of the payload), path, and the location of the payload:
-    stored (the field that stores it, or "" if none does), file, and offset (in bytes; None if the payload is not one
-    run of bytes of a file).
+    stored (the field that stores it or, for external data, refers to it; "" if none does), file, and offset (in bytes;
+    None if the payload is not one run of bytes of a file).
     """
     for path, tensor in find_tensors(message):
         info = describe(tensor, path)
@@ -59,16 +59,21 @@ def tensor_rows(message: Message) -> Iterator[Row]:
 
 
 def _payload_field(tensor: TensorProto) -> str:
-    """Return the field that stores the elements of a tensor, or "" if no field does."""
+    """Return the field that stores the elements of a tensor, "external_data" if another file stores them, or ""."""
     if is_external(tensor):
         return "external_data"
-    if tensor.HasField("raw_data"):
+    if tensor._payload("raw_data"):
         return "raw_data"
-    return next((name for name in FIELDS if getattr(tensor, name)), "")
+    # Some writers leave an empty raw_data in a tensor whose elements are in another field, or that has none.
+    default = "raw_data" if tensor.HasField("raw_data") else ""
+    return next((name for name in FIELDS if getattr(tensor, name)), default)
 
 
 def node_rows(message: Message) -> Iterator[Row]:
-    """List every node, also in subgraphs and functions: name, type (its operator), domain, input, output and path."""
+    """List every node, also in subgraphs and functions: name, type (its operator), domain, input, output and path.
+
+    If the message is a NodeProto, only that node is listed.
+    """
     if isinstance(message, ModelProto):
         columns = columns_of(message, _NODES, False)
         if not columns.n_repaired:  # the columns lack the original bytes of strings that were not valid UTF-8

@@ -67,7 +67,7 @@ cdef class Columns:
     cdef int32_t last_buffer_index     # the index of the last buffer that is a part of the document, or -1
     cdef readonly int64_t n_repaired   # number of strings that were not valid UTF-8
     cdef readonly list names           # the name of each column
-    cdef bint is_pinned                # whether the document's pin belongs to the columns
+    cdef bint is_pinned                # whether the columns have pinned the document, and must unpin it
 
     cdef void expect(self, int64_t rows) noexcept
     cdef int add_text(self, Values* values, const uint8_t* p, uint64_t n) except -1

@@ -106,7 +106,7 @@ cdef class Producers:
         try:
             encoded_name = (<str>name).encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            return -1  # the name has an unpaired surrogate, which no file contains
+            return -1  # the name has a surrogate that represents no byte, so it is in no file
         return find_text(&self.texts, <const uint8_t*><char*>encoded_name, <uint64_t>len(encoded_name))
 
     cdef int32_t find(self, name) except -2:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Choice = str | os.PathLike[str] | Callable[[TensorInfo], str | None] | None
     """The destination of payloads: one file, a pattern of file names, a function, or None for the model's own file."""
 
-_MAX_PADDING = 1 << 21  # padding has fewer zero bytes than this, even at an alignment to huge pages of 2 MiB
+_MAX_PADDING = 1 << 21  # more zero bytes do not count as padding, which is shorter at an alignment of at most 2 MiB
 _OLD_SUFFIX = ".old"  # added to the temporary name of a replaced file; `_remove_stale` of atomic_file.py then keeps it
 _UNSAFE_NAME_CHARS = re.compile(r"[^A-Za-z0-9._-]+|\.{2,}")  # the official runtime rejects names that contain ".."
 _MAX_NAME_CHARS = 100  # maximum length of the part of a file name that is made from a tensor's name
@@ -234,7 +234,7 @@ class Relocation:
                 folder.close()
 
     def _path(self, location: str) -> str:
-        """Return the path of a file, for error messages."""
+        """Return the path of a file, for error messages and AtomicFile."""
         return os.path.join(os.path.dirname(os.path.abspath(self._model.path)) if self._model else "", location)
 
     def _folder(self, path: str) -> Folder:

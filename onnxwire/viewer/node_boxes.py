@@ -22,7 +22,7 @@ MAX_LINES = 4  # maximum number of lines of weights and attributes in one box
 _MAX_ATTRIBUTES = 16  # maximum number of a node's attributes that are considered
 _MAX_TEXT_CHARS = 24  # maximum length of a name or string
 MAX_NAME_CHARS = 200  # maximum length of a node's name, without the ellipsis in its middle
-_MAX_SPLIT_CHARS = 1_000  # a longer name is shown with its scopes
+_MAX_SPLIT_CHARS = 1_000  # the scopes at the start of a longer name are not omitted
 _MAX_SHOWN_ELEMENTS = 4  # maximum number of shown elements of a list or tensor
 _MAX_SHOWN_DIMS = 6  # maximum number of shown dims
 _MAX_DIM_CHARS = 12  # maximum length of a dim's name
@@ -31,7 +31,7 @@ _MAX_DIM_CHARS = 12  # maximum length of a dim's name
 def short_name(name: str, op_type: str, scopes: list[str]) -> str:
     """Return the part of a node's name that its box shows; "" if it equals the operator.
 
-    scopes: the scopes of the group around the box, which the titles of groups show; see `split_name`.
+    scopes: the parts of names, such as modules, that the titles of the groups around the box show; see `split_name`.
     """
     separator, parts = split_name(name[:_MAX_SPLIT_CHARS])
     if scopes and parts[: len(scopes)] == scopes and len(name) <= _MAX_SPLIT_CHARS:
@@ -51,7 +51,7 @@ def short_name(name: str, op_type: str, scopes: list[str]) -> str:
 def shape_text(type_text: str) -> str:
     """Return the shape in a type of `MapColumns`: 64×3×7×7 for float[64, 3, 7, 7], and scalar for float[].
 
-    A type without a shape is returned unchanged.
+    A type without a shape is returned unchanged. Many dims and long names of dims are truncated.
     """
     _, bracket, shape = type_text.partition("[")
     if not bracket:
@@ -77,6 +77,7 @@ class NodeBoxes:
         the operator's name of the input, as in W 64×3×7×7, and an attribute as in strides [2, 2].
         """
         columns = self._columns
+        # use_slot is the index of the input, negative for a value that a nested graph captures.
         weights = [
             (int(columns.use_slot[i]), shape_text(columns.types[int(columns.type[columns.use_value[i]])]))
             for i in range(int(columns.use_start[row]), int(columns.use_start[row + 1]))

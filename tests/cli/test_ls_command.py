@@ -74,6 +74,14 @@ def test_external_and_typed_tensors_have_their_locations(tmp_path, capsys) -> No
     assert out[1].endswith("in float_data")
 
 
+def test_an_empty_raw_data_beside_a_typed_field_stores_nothing(tmp_path, capsys) -> None:
+    weights = [helper.make_tensor("typed", 1, [2], [1, 2]), onnx.TensorProto(name="empty", data_type=1, dims=[0])]
+    for weight in weights:
+        weight.raw_data = b""
+    onnx.save(helper.make_model(helper.make_graph([], "g", [], [], weights)), tmp_path / "m.onnx")
+    assert [row["stored"] for row in rows(capsys, tmp_path / "m.onnx")] == ["float_data", "raw_data"]
+
+
 def test_a_pattern_matches_whole_names_and_a_word_matches_parts_of_names(capsys) -> None:
     all_names = [tensor.name for tensor in MODEL.graph.initializer]
     assert names(capsys, DIGITS, "features.*.bias") == [

@@ -111,8 +111,8 @@ def total_elements(facts: Facts) -> Iterator[Finding]:
         node, count = node_and_total
         yield facts.NodeProto.each(
             {
-                node: f"up to this node, outputs whose size depends on no input have {count:,} elements together; "
-                "runtimes that fold constants keep them in memory"
+                node: f"up to this node, outputs whose size depends on no input have at least {count:,} elements "
+                "together; runtimes that fold constants keep them in memory"
             }
         )
 
@@ -233,7 +233,8 @@ def branch_types(facts: Facts) -> Iterator[Finding]:
     """
     bounds, declared = facts.derive(ShapeBounds), facts.derive(DeclaredTypes)
     fields = facts.TypeProto.fields
-    # A value of an optional type may be declared by the type of its element.
+    # A value of an optional type may be declared by the type of its element; opaque types are not compared, and a
+    # denotation is not a type.
     compared_kinds = [
         i for i, field in enumerate(fields) if field not in ("optional_type", "opaque_type", "denotation")
     ]
@@ -470,7 +471,9 @@ def has_slow_repeats(expression: str) -> bool:
     position = 0
     groups = [_OpenGroup()]  # the whole expression, and the open groups in it
     last_group: _OpenGroup | None = None  # the group that ends directly before the position
-    last_token, repeated_tokens = "", [""]  # the last token, and the equal tokens with repeats before it
+    # The last token, and the equal tokens with repeats that end directly before the position or before the last token;
+    # [""] for none.
+    last_token, repeated_tokens = "", [""]
     while position < len(expression):
         repeat = _REPEAT.match(expression, position)
         if repeat is not None:
