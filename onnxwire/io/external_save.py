@@ -234,7 +234,7 @@ class Relocation:
                 folder.close()
 
     def _path(self, location: str) -> str:
-        """Return the path of a file, for error messages."""
+        """Return the path of a file or folder, for error messages and for `AtomicFile`."""
         return os.path.join(os.path.dirname(os.path.abspath(self._model.path)) if self._model else "", location)
 
     def _folder(self, path: str) -> Folder:
