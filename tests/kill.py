@@ -73,8 +73,9 @@ def checksums_detect_mix(folder):
 
 @contextlib.contextmanager
 def call_at_event(number, function):
-    """Call `function` at an event: before or after a call of the modules posix and fcntl, or at a line of TRACED_FILES.
+    """Call `function` at an event.
 
+    Events are before and after a call of a function of the modules posix and fcntl, and at a line of TRACED_FILES.
     number: the index of the event, counted from 0. Events in `__del__` methods are not counted.
     Yields a function that returns whether the event was reached.
     """

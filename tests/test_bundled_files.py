@@ -82,7 +82,7 @@ def test_reading_and_encoding_a_file_returns_its_bytes(file):
 
 
 @EVERY_FILE
-def test_the_message_equals_its_official_encoding(file):
+def test_the_official_encoding_of_a_message_decodes_to_an_equal_message(file):
     ours, official = classes_of(file)
     data = read(file)
     expected = official.FromString(data)

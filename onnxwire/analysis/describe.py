@@ -30,7 +30,7 @@ def describe_call(node: NodeProto) -> str:
 
 
 def describe_type(type: TypeProto, depth: int = 8) -> str:
-    """Return a type in ONNX's text notation: float[batch, 3], seq(map(int64, float[])), optional(...).
+    """Return a type as text: float[batch, 3], seq(map(int64, float[])), optional(...).
 
     An unknown rank is written as [...], an unknown dimension and an empty TypeProto as ?, and types nested deeper than
     `depth` as "...".

@@ -42,8 +42,8 @@ def diff(
     more. A few blocks are in memory at a time. If both sources are one address and the server reports the same strong
     ETag for both, there are no differences, and only the first bytes of the file are read. Two files on the Hugging
     Face Hub with the same SHA-256 have no differences either, unless they have external data in different folders.
-    Raises the errors of `load`, DecodeError and TensorError for damage, SourceError for files that cannot be read,
-    FieldTypeError for messages other than ModelProto, and ValueError for any other `match`.
+    Raises the errors of `load`, DecodeError and TensorError for damage, SourceError and ExternalDataError for files
+    that cannot be read, FieldTypeError for messages other than ModelProto, and ValueError for any other `match`.
     """
     from onnxwire.io.load import load
 

@@ -46,7 +46,7 @@ cdef struct TextBuffer:
     int64_t capacity         # the size of the allocated memory
 
 cdef struct Block:
-    # The table. `Columns.finish` sets n_rows, buffer_sizes and the metadata.
+    # The table. `Columns.finish` sets n_rows, is_copied, buffer_sizes and the metadata.
     int64_t n_rows
     int32_t n_columns
     bint is_copied           # whether string columns contain offsets and text instead of string views
@@ -55,7 +55,7 @@ cdef struct Block:
     TextBuffer* buffers      # the buffers that string views refer to
     int32_t n_buffers
     int32_t buffers_capacity  # number of buffers that `buffers` has space for
-    int64_t* buffer_sizes    # the size of each buffer in bytes, an Arrow buffer
+    int64_t* buffer_sizes    # the size of each buffer in bytes
     char* metadata           # the metadata of the schema, in Arrow's format
     size_t metadata_size
 

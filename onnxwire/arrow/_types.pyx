@@ -89,7 +89,7 @@ cdef int add_no_shape(Column* column, bint has_no_type) except -1:
 
 
 cdef int add_shape(Walk walk, Column* column, const Message* tensor, const Field* field) except -1:
-    """Add the shape and the dims of a tensor type. field: the field of its TensorShapeProto."""
+    """Add the shape and the dims of a tensor type. field: the field `shape` of `tensor`."""
     cdef Fields* fields = walk.fields
     cdef Columns columns = walk.columns
     cdef Values* sizes = &(column + 1).items

@@ -254,7 +254,7 @@ def _check_link(folder: os.stat_result, link: os.stat_result) -> None:
 
 
 def _is_descriptor(folder: int, name: str) -> bool:
-    """Return whether a name in an open folder is that of an open descriptor of this process."""
+    """Return whether an open folder is /dev/fd, and a name in it is a descriptor number."""
     if not (name.isascii() and name.isdecimal()):
         return False
     with suppress(OSError):

@@ -16,7 +16,7 @@ cdef class Entry:
     cdef dict table      # of a message field: the entries of the message's fields by name; None until a value occurs
     cdef int type        # of the field, such as STRING
     cdef bint is_repeated
-    cdef int64_t minimum, maximum  # of an integer field; minimum > maximum for other types
+    cdef int64_t minimum, maximum  # of an integer field, at most INT64_MAX; minimum > maximum for other types
 
 
 cdef class Tokenizer:
@@ -33,7 +33,7 @@ cdef class Tokenizer:
     cdef object converter_of  # returns the function that converts values of a field
     cdef str source      # name of the text
     cdef Py_ssize_t line, column  # position of the first character of `buf`
-    cdef dict tables     # per message, its entries by name
+    cdef dict tables     # for each message type, the entries of its fields by name
     cdef list path       # the root message, then the Entry and the message for each level down to the current message
 
     cdef int read_more(self) except -1

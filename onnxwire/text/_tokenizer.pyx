@@ -164,7 +164,8 @@ cdef class Tokenizer:
     cdef bint parse_integer(self, Py_ssize_t start, Py_ssize_t end, Entry entry, int64_t* value) noexcept:
         """Parse a plain decimal integer of a field.
 
-        Returns False for other notations, and for integers that are long or out of range: the caller then parses them.
+        Returns False for fields of other types, for other notations, and for integers that are long or out of range:
+        the caller then parses the value.
         """
         cdef bint is_negative
         cdef int64_t number = 0
@@ -189,7 +190,8 @@ cdef class Tokenizer:
     cdef bint parse_real(self, Py_ssize_t end, double* value) except -1:
         """Parse the number from the position to `end` if it is a decimal as programs print it, such as -1.5e-07.
 
-        Returns False for other notations, which may be valid, and in JSON for integers.
+        Returns False for other notations, which may be valid, for numbers of more than MAX_REAL_CHARS
+        characters, and in JSON for integers.
         """
         cdef char[MAX_REAL_CHARS + 1] text
         cdef Py_ssize_t i, n = end - self.pos

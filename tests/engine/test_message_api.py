@@ -1,4 +1,4 @@
-"""Messages are read as in the official runtime. Other tests cover repr, copies, memory, closing, arrays and threads."""
+"""Messages are read as in the official runtime. Tests below cover repr, copies, memory, closing, arrays and threads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def model():
 
 @pytest.fixture(params=["ours", "official"])
 def message_of_runtime(request):
-    """Return the message with the encoding DATA: in one test of onnxwire, in another of the official runtime."""
+    """Return the message with the encoding DATA; each test runs once for onnxwire and once for the official runtime."""
     return onnxwire.ModelProto.FromString(DATA) if request.param == "ours" else onnx.ModelProto.FromString(DATA)
 
 

@@ -106,7 +106,7 @@ def edit_model(model: ow.ModelProto) -> ow.ModelProto:
 
 
 def merge_and_encode(model: ow.ModelProto) -> bytes:
-    """Merge a model and its graph into a new model; return its encoding."""
+    """Merge a model and its graph into a new model; return the encoding of the new model."""
     target = ow.ModelProto()
     target.MergeFrom(model)
     target.graph.MergeFrom(model.graph)
