@@ -146,8 +146,8 @@ def _map_file_object(file: IO[bytes], may_map: bool) -> Document:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 return Document(read_stream(file.read, name, mode), name)
-            if file.tell() == 0:
-                return _map_descriptor(file.fileno(), name, may_map)
+            if may_map and file.tell() == 0:
+                return _map_descriptor(file.fileno(), name, True)
         except SourceError:
             raise
         except (OSError, ValueError):

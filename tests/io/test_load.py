@@ -60,6 +60,14 @@ def test_a_file_object_loads_from_its_position(tmp_path: Path, data: bytes) -> N
     assert model.SerializeToString() == data
 
 
+@pytest.mark.parametrize("may_map", [True, False])
+def test_a_file_object_that_has_read_ahead_loads_from_its_position(may_map: bool, data: bytes) -> None:
+    with MODEL.open("rb") as file:
+        file.read(4)  # fills the buffer, so that the descriptor has another position than the file object
+        file.seek(0)
+        assert onnxwire.load(file, mmap=may_map).SerializeToString() == data
+
+
 @pytest.mark.skipif(os.name == "nt", reason="the system has no fcntl")
 def test_loading_a_file_object_leaves_the_flags_of_its_descriptor_unchanged() -> None:
     import fcntl
