@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Allocates, initializes, grows and frees the columns of sheets."""
+"""Allocates, initializes, grows and frees the columns and lists of sheets."""
 from libc.string cimport memset
 
 from onnxwire.engine.memory cimport free, malloc

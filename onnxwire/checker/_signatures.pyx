@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Compares nodes with the signatures of their operators, in one pass over the columns in the order of the nodes.
 
-Types are numbers; 0 is an unknown type. The pass sets the types of outputs that share a type variable with an input or
-allow only one type, so that later nodes know them. In an unsorted graph, the type of an input stays unknown if its
-producer comes later.
+Types are numbers; 0 is an unknown type. The pass sets the unknown types of outputs that allow only one type, or share
+a type variable with an input or earlier output of known type, so that later nodes know them. In an unsorted graph, the
+type of an input stays unknown if its producer comes later.
 """
 from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -33,7 +33,7 @@ cdef enum:
     OPTIONAL = 1
     VARIADIC = 2
 
-# Rows of the tables that the pass reads, all of int32.
+# Rows of three of the tables that the pass reads; all members are int32.
 cdef struct Signature:
     # The first rows of the parameters and attributes in their tables, and the numbers of rows.
     int32_t inputs, n_inputs, outputs, n_outputs, attributes, n_attributes
@@ -157,7 +157,7 @@ def check_signatures(
     default, else 0; or empty.
     types: the known type of each definition, node outputs first. node_faults, input_faults, output_faults,
     attribute_faults: the columns of faults, one for each row of NodeProto, NodeProto.input, NodeProto.output and
-    AttributeProto. Raises ValueError for columns of wrong lengths.
+    AttributeProto. Raises ValueError for columns of wrong lengths, or tables with wrong numbers of columns.
     """
     cdef List* input_list = facts.list_of("NodeProto", "input")
     cdef List* output_list = facts.list_of("NodeProto", "output")

@@ -39,7 +39,7 @@ cdef enum Kind:              # wire_records.py has the same numbers; the comment
 
 cdef struct Anomaly:
     int64_t start            # offset of the tag
-    int64_t value            # the raw number, or the length
+    int64_t value            # the raw bits of a number, or the length of a length-delimited value; 0 for a group
     int32_t row              # the row of the message
     int32_t number           # the field number
     int16_t sheet            # the index of the message's sheet
@@ -130,8 +130,9 @@ cdef int audit_span(
 ) noexcept nogil:
     """Add the anomalies of one span of a message. Returns -1 if memory is exhausted.
 
-    seen: bits of the fields that occurred before, by slot; packed: bits of repeated fields whose last record is packed.
-    memory: the memory of a remote file, otherwise None.
+    seen: bits, by slot, of the fields that occurred before, except repeated strings, bytes and messages. packed: bits
+    of repeated fields whose last record is packed. Empty packed records are ignored. memory: the memory of a remote
+    file, otherwise None.
     """
     cdef Sheet* columns = &facts.sheets[sheet]
     cdef Record record
@@ -215,7 +216,8 @@ cdef int audit_span(
 def audit_wire(Facts facts):
     """Return the records that readers interpret differently, as bytes of structs Anomaly.
 
-    facts: the columns of an open document. Raises MemoryError if memory is exhausted.
+    facts: the columns of a document. Raises ClosedError if the document is closed, and MemoryError if memory is
+    exhausted.
     """
     cdef Anomalies anomalies
     cdef Sheet* columns

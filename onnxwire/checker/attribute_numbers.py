@@ -30,7 +30,7 @@ class AttributeNumbers:
 
         A number becomes an array of one element. In a list of strings, `LEAF`, the mode of a leaf in a tree, becomes 0,
         and any other string 1. A tensor of another dtype than numpy's integers and floats becomes ones.
-        Omitted are attributes of other types, empty lists, damaged and external tensors, attributes above
+        Omitted are attributes of other types, empty lists and tensors, damaged and external tensors, attributes above
         MAX_ATTRIBUTE_BYTES, and attributes that are encoded in several pieces.
         """
         arrays = {}

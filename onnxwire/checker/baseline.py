@@ -107,8 +107,8 @@ class _Graphs:
     def find_vertex(self, side: int, path: str) -> tuple[int, str, str]:
         """Return the innermost vertex that contains a path, the field of its message, and the path below the message.
 
-        For a value_info, these are the vertex of the described value, "value_info", and the path below the value_info.
-        For a path that no vertex contains, they are UNMATCHED, "" and the path.
+        For a value_info, these are the vertex of the described value (UNMATCHED if there is none), "value_info", and
+        the path below the value_info. For a path that no vertex contains, they are UNMATCHED, "" and the path.
         """
         scopes = self._all_scopes[side]
         for step in reversed([*_PATH_STEP.finditer(path)]):
@@ -128,8 +128,8 @@ class _Graphs:
     def find_scope(self, side: int, path: str) -> tuple[Hashable, str]:
         """Return a key of the innermost graph or function that contains a path, and the path below it.
 
-        Matching graphs or functions of the two models have equal keys. The key is None for a graph of a node without a
-        match, and "" for a path outside of all graphs and functions.
+        Matching graphs or functions of the two models have equal keys. The key is None for a graph in a node of `new`
+        without a match, and "" for a path outside of all graphs and functions.
         """
         end = len(path)
         while end > 0:
@@ -211,7 +211,7 @@ class _Graphs:
     def _all_old_names(self) -> dict[str, str]:
         """A dict from the names of all nodes and values of `new` to names in `old`, quoted.
 
-        A name that occurs several times in `new` is mapped to the match of its first occurrence.
+        A name that occurs several times in `new` is mapped to the match of its first matched occurrence.
         """
         old, new = self.sides
         names: dict[str, str] = {}

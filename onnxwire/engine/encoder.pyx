@@ -188,7 +188,10 @@ cdef int put_bytes(Encoder self, const uint8_t* p, uint64_t n, PyObject* documen
 
 
 cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1:
-    """Add bytes to `missing`: they must be fetched before they can be copied. Raises TooLong in a single pass."""
+    """Add bytes to `missing`: they must be fetched before they can be copied.
+
+    Raises TooLong in a single pass, and EditError in the second of two passes.
+    """
     if self.is_single_pass:
         raise TooLong
     if self.is_writing:

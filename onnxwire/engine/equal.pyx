@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Equality of messages: as in protobuf, by present fields (floats by their bits), then by unknown fields.
 
-Messages are compared without views of them: spans by their records, edited messages by their overlays. References are
-borrowed, so no other code may run during a comparison; the garbage collector is disabled, and bytes of remote files
-that are not resident are fetched between two passes.
+Nested messages are compared without views of them: spans by their records, edited messages by their overlays.
+References are borrowed, so no other code may run during a comparison; the garbage collector is disabled, and bytes of
+remote files that are not resident are fetched between two passes.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject, PyTypeObject
@@ -121,7 +121,7 @@ cdef bint equal_views(View a, View b) except -1:
 
 
 cdef bint compare_views(Comparison* comparison, View a, View b) except -1:
-    """Compare two views whose slots are filled; bytes that are not resident count as equal and are collected."""
+    """Compare two views whose slots are filled; long values that are not resident count as equal and are collected."""
     cdef Side ours = side_of_view(a)
     cdef Side theirs = side_of_view(b)
     ours.is_unedited = ours.is_unedited and not has_edits(<Document>a.document, a.start, a.end)

@@ -146,8 +146,8 @@ def load_schema(*paths: str | os.PathLike[str], module: str = "onnxwire.loaded")
     """Make message classes from table files, in the notation of `schema/README.md`.
 
     paths: the files, including the files that they import. module: `__module__` of the classes.
-    Raises ValueError with file and line for an invalid table, SourceError (an OSError) for a file that can't be read,
-    and DecodeError for a file that is not UTF-8.
+    Raises ValueError with file and line for an invalid table, SourceError (an OSError) for a file that can't be read or
+    has more than 64 MiB, and DecodeError for a file that is not UTF-8.
     """
     from onnxwire.engine.table_text import parse
     from onnxwire.engine.text_file import read_text

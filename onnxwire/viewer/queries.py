@@ -234,8 +234,8 @@ class Queries(TensorQueries):
         The documentation is that for the opset version that the model, or the function that contains the node, imports.
 
         path: the path of the node. Returns text, up to 8,000 characters, and version, the opset version since which the
-        operator is unchanged; "" and 0 for an operator that onnx does not know, or without onnx. Raises PathError if
-        there is no node.
+        operator is unchanged; "" and 0 if onnx is not installed or does not know the operator, or if the operator's
+        domain is not imported. Raises PathError if there is no node.
         """
         from onnxwire.bridges.onnx import import_official
 
@@ -257,8 +257,8 @@ class Queries(TensorQueries):
         """Describe an input of a node.
 
         scope: the graph of the node; path: the path of the graph; connections, types: those of the graph. Returns name,
-        type, kind ("node", "weight", "input", "outer", or "none" for an omitted input) and the path of the producer or
-        tensor, or "".
+        type, kind ("node", "weight", "input", "none" for an omitted input, or "outer" if neither this graph nor a graph
+        around it defines the value) and the path of the producer or tensor, or "".
         """
         entry: dict[str, Any] = {"name": name, "type": types.get(name, ""), "kind": "outer", "path": ""}
         if not name:
@@ -323,7 +323,10 @@ class Queries(TensorQueries):
             return self._map.locate(path)
 
     def route(self, start: str, end: str) -> dict[str, Any]:
-        """Count the nodes on a shortest route between two nodes. Raises PathError if there is no route."""
+        """Count the nodes on a shortest route between two nodes.
+
+        Raises PathError if a node does not exist, or if there is no route.
+        """
         with self._map_lock:
             return {"nodes": len(self._map.route(start, end))}
 

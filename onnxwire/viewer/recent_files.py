@@ -45,7 +45,7 @@ class RecentFiles:
         return [path for path in entries if isinstance(path, str) and len(path) <= _MAX_PATH_CHARS][:MAX_RECENT_FILES]
 
     def add(self, path: str) -> None:
-        """Add a path at the front of the list, or move it there. A full list loses its last path."""
+        """Add a path at the front of the list, or move it there. A new path replaces the last path of a full list."""
         self._write([path, *(other_path for other_path in self.paths() if other_path != path)][:MAX_RECENT_FILES])
 
     def remove(self, path: str) -> None:

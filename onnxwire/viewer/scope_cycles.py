@@ -20,12 +20,12 @@ def find_scattered_items(item: Array, is_scope: Array, start: Array, end: Array)
     Items: see map_groups.py. Dissolving an item replaces it by the scopes and nodes in it.
     item: the item of each node, in the order of the graph. is_scope: whether an item is a scope.
     start, end: the positions in `item` of the two nodes of each edge. Of the scopes in a strongly connected component,
-    those whose nodes form the most separate runs are returned: such a scope is used several times, or denotes a kind of
-    node instead of a part of the model.
+    those whose nodes form the most separate runs of consecutive nodes are returned: such a scope is used several times,
+    or denotes a kind of node instead of a part of the model.
     """
     run_starts = np.flatnonzero(np.diff(item, prepend=-1))
     run_counts = np.bincount(item[run_starts], minlength=len(is_scope))
-    # In a sorted graph, items of consecutive nodes form no cycle.
+    # In a sorted graph, items whose nodes are consecutive form no cycle.
     if not (is_scope & (run_counts > 1)).any() or len(start) > _MAX_EDGES:
         return []
     source_items, target_items = item[start], item[end]

@@ -510,6 +510,9 @@ def test_empty_tables_can_be_queried(zoo, tmp_path):
         onnxwire.sql(tmp_path / "bare", "from problems")
 
 
+# --- other tests
+
+
 def test_names_of_models_in_a_folder_may_be_uppercase(zoo, tmp_path):
     (zoo / "m0.onnx").rename(zoo / "M0.ONNX")
     assert catalog.build([zoo], tmp_path / "out", workers=1).read == 10

@@ -179,7 +179,7 @@ def test_the_page_is_one_file_without_outside_requests(odd_model_path, tmp_path,
     text = (tmp_path / "w.html").read_text()
     page = Page(text)
     assert not page.link_attributes and "://" not in text and "url(" not in text and "import" not in text
-    assert "default-src 'none'" in text  # the page's own policy
+    assert "default-src 'none'" in text  # the page's own Content-Security-Policy
     assert page.tags.count("tr") == 1 + 5
     # The page has no histogram of tensors of strings, tensors without finite elements, and tensors of equal elements.
     assert page.tags.count("svg") == 2
