@@ -76,7 +76,7 @@ def _sorted_by_imports(files: list) -> list:
 def _literals_module(files: list) -> str:
     """Return the text of `messages/_tables.py`. files: results of `table_text.parse`."""
     lines = [
-        '"""The tables of `schema/` as nested tuples and lists: the values of the classes in `engine/table_text.py`.',
+        '"""The tables of `schema/` as nested lists and tuples: fields of the NamedTuples of `engine/table_text.py`.',
         "",
         "Written by schema/generate.py; not to be edited.",
         '"""',

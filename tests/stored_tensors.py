@@ -20,7 +20,7 @@ from onnxwire.engine.descriptor import FieldDescriptor
 # Name → number, without UNDEFINED.
 DATA_TYPES = {name: value for name, value in onnx.TensorProto.DataType.items() if value}
 _SUB_BYTE_BITS = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}
-# Number of a data type → bits of an element.
+# Number of a data type → bits of an element; for STRING, of a reference in an object array.
 BITS = {
     value: _SUB_BYTE_BITS.get(name, 8 * onnx.helper.tensor_dtype_to_np_dtype(value).itemsize)
     for name, value in DATA_TYPES.items()

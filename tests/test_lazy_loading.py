@@ -87,7 +87,8 @@ def test_short_strings_are_shared_and_few_are_cached() -> None:
 
 @needs_proc
 def test_listing_the_tensors_of_a_big_model_makes_little_of_it_resident(tmp_path: Path) -> None:
-    # 96 tensors of 2 MiB, written by one call, so that the page cache may store them in its largest folios.
+    # 96 tensors of 2 MiB, written by one call, so that the page cache may store them in large units (folios).
+    # Reading one byte of a folio can make all of it resident.
     payload = os.urandom(1 << 20) * 2
     tensors = [onnx.TensorProto(name=f"w{i}", dims=[2 << 20], data_type=2, raw_data=payload) for i in range(96)]
     path = tmp_path / "big.onnx"

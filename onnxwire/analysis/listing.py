@@ -157,7 +157,7 @@ def row_filter(text: str) -> Callable[[Row], bool]:
 
     text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ searches for a regular expression. The key `rank`
     is the number of dimensions of a shape. Numbers can have a suffix K, M, G or T for powers of 1024; None is unequal
-    to all numbers. Other values are compared by = and != as shell patterns with * and ?, in which brackets are literal
+    to all numbers, and compared with texts as the empty text. Other values are compared by = and != as shell patterns with * and ?, in which brackets are literal
     and spaces are ignored, and by < <= > >= as texts.
     Raises PathError if the text is not a condition, or its regular expression is invalid. The returned function raises
     PathError if the row lacks the key, and for any comparison but ~ and !~ if the row has a number at the key and the
@@ -232,8 +232,8 @@ def _natural_key(text: str) -> list[tuple[int, int, str]]:
 class Branch:
     """The tensors whose names have the same prefix.
 
-    name: the last part of the prefix. bytes: the size of all payloads in this branch and its descendants. count: the
-    number of tensors in them. children: the branches below, by the next part of the name.
+    name: the last part of the prefix, or the last parts after a merge. bytes: the size of all payloads in this branch
+    and its descendants. count: the number of tensors in them. children: the branches below, by the next part of names.
     """
 
     name: str
@@ -251,8 +251,8 @@ def name_tree(rows: Iterable[Row]) -> Branch:
     """Sum the sizes of tensors by prefix of their names, as `du` does for files by folder.
 
     rows: as `tensor_rows` yields them. Names are split at dots, slashes and double colons, at most 60 times; a tensor
-    without a name has its path as name. A prefix with a single continuation is merged with it. The tree has at most
-    100,000 branches; further names are added to existing branches.
+    without a name has its path as name. A prefix with a single continuation is merged with it, unless a tensor has the
+    prefix as its name. The tree has at most 100,000 branches; further names are added to existing branches.
     """
     root = Branch("")
     branches: list[tuple[Branch, Branch]] = []  # parent and branch, parents first
@@ -273,7 +273,8 @@ def name_tree(rows: Iterable[Row]) -> Branch:
             for part in parts:
                 parent = _get_or_add_child(parent, part, branches)
             prefix, depth = name[: len(name) - len(last_part)], len(parts)
-            if prefix.endswith(":"):  # the next name may continue this colon to a separator "::"
+            # The next name can begin with prefix and a colon: then the separator is "::", not this last colon.
+            if prefix.endswith(":"):
                 prefix = ""
             branch = _get_or_add_child(parent, last_part, branches)
         branch.bytes += row["bytes"]

@@ -24,7 +24,7 @@ cdef struct StringView:
 
 cdef struct Values:
     int64_t n                # number of values
-    int64_t capacity         # number of values that `data` has space for; 0 while all values are null, except for lists
+    int64_t capacity         # number of values that `data` has space for; 0 while all are null, except in `rows` of lists
     int64_t n_nulls          # number of null values
     int64_t expected         # expected number of values, 0 if unknown
     uint8_t* valid           # one bit per value, 1 for a valid value; NULL while no value is null, or capacity is 0
@@ -55,7 +55,7 @@ cdef struct Block:
     TextBuffer* buffers      # the buffers that string views refer to
     int32_t n_buffers
     int32_t buffers_capacity  # number of buffers that `buffers` has space for
-    int64_t* buffer_sizes    # the size of each buffer in bytes
+    int64_t* buffer_sizes    # the size of each buffer in bytes; exported as the last buffer of a column
     char* metadata           # the metadata of the schema, in Arrow's format
     size_t metadata_size
 

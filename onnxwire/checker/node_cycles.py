@@ -27,7 +27,10 @@ def find_cycles(facts: Facts) -> list[list[int]]:
 
 
 def _edges(facts: Facts, scopes: Scopes) -> tuple[Rows, Rows]:
-    """Return edges between nodes of one graph, as columns: the nodes that read a value, and those that produce it."""
+    """Return, for all graphs, the edges between nodes of the same graph.
+
+    Returns two columns: the nodes that read a value, and those that produce it.
+    """
     inputs = true_rows(scopes.producers >= 0)
     readers, producers = facts.lists("NodeProto.input").parent[inputs].copy(), scopes.producers[inputs]
     producer_graphs = scopes.node_graph[producers]
@@ -37,5 +40,6 @@ def _edges(facts: Facts, scopes: Scopes) -> tuple[Rows, Rows]:
         readers[nested_readers] = np.where(graphs >= 0, scopes.owner[graphs], -1)
         nested_readers = nested_readers[readers[nested_readers] >= 0]
         nested_readers = nested_readers[scopes.node_graph[readers[nested_readers]] != producer_graphs[nested_readers]]
-    has_both_nodes = (readers >= 0) & (producer_graphs >= 0)
-    return readers[has_both_nodes], producers[has_both_nodes]
+    # The producer graph of a node directly in a function is -1.
+    is_in_graph = (readers >= 0) & (producer_graphs >= 0)
+    return readers[is_in_graph], producers[is_in_graph]

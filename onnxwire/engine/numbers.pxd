@@ -12,8 +12,8 @@ from onnxwire.engine.view cimport Cursor, Record, View
 
 
 cdef class RepeatedScalar(Repeated):
-    # The result of `decode`: the elements, which may be unaligned, and their number. Before the first `decode`, `items`
-    # is NULL, and `n` may already be set. The elements are in memory of the document, of `index_or_numbers` or of
+    # The result of `decode`: the elements, which may be unaligned, and their number. Before the first `decode`, and from
+    # some changes of the field to the next `decode`, `items` is NULL; `n` may be set nevertheless. The elements are in memory of the document, of `index_or_numbers` or of
     # `edited_elements` (see Repeated). The memory of `edited_elements` is valid until other code runs, which may
     # replace or move it.
     cdef const uint8_t* items
@@ -23,10 +23,10 @@ cdef class RepeatedScalar(Repeated):
     cdef uint64_t count_elements(self, const uint8_t** fixed_run, ShareCounts* counts) except? 0xFFFFFFFF
     cdef bint refresh_records(self) except -1
     cdef int decode(self) except -1
-    cdef int decode_for(self, Py_ssize_t n_more) except -1
+    cdef int decode_with_capacity(self, Py_ssize_t n_more) except -1
     cdef void load_edited(self) noexcept
     cdef Numbers copy(self)
-    cdef Numbers own_numbers(self, Py_ssize_t n_more)
+    cdef Numbers writable_numbers(self, Py_ssize_t n_more)
     cdef int decode_records(self, Py_ssize_t n_more) except -1
     cdef bint use_cached(self) except -1
     cdef void use_decoded(self, Numbers numbers)

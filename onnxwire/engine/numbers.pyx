@@ -139,9 +139,9 @@ cdef class RepeatedScalar(Repeated):
 
     cdef int decode(self) except -1:
         """Set `items` and `n` to the current elements."""
-        return self.decode_for(0)
+        return self.decode_with_capacity(0)
 
-    cdef int decode_for(self, Py_ssize_t n_more) except -1:
+    cdef int decode_with_capacity(self, Py_ssize_t n_more) except -1:
         """Decode like `decode`, with capacity for `n_more` further numbers if the records are decoded now."""
         while self.refresh_records():
             if self.items != NULL:
@@ -168,7 +168,7 @@ cdef class RepeatedScalar(Repeated):
             if N_PARTIAL and self.first != NULL:
                 self.fetch_runs()
             self.decode_records(0)
-        self.edited_elements = self.own_numbers(0)
+        self.edited_elements = self.writable_numbers(0)
         self.index_or_numbers = None
         self.load_edited()  # Python code may call this method again
 
@@ -178,7 +178,7 @@ cdef class RepeatedScalar(Repeated):
         memcpy(numbers.items, self.items, <size_t>self.n * self.field.size)
         return numbers
 
-    cdef Numbers own_numbers(self, Py_ssize_t n_more):
+    cdef Numbers writable_numbers(self, Py_ssize_t n_more):
         """Return the elements that `decode` found, to be changed, with capacity for `n_more` further numbers.
 
         Returns `index_or_numbers` if nothing else has a reference to it, else a copy.
@@ -195,7 +195,7 @@ cdef class RepeatedScalar(Repeated):
         return numbers
 
     cdef int decode_records(self, Py_ssize_t n_more) except -1:
-        """Set `items` and `n` to the elements of the records; see `decode_for`."""
+        """Set `items` and `n` to the elements of the records; see `decode_with_capacity`."""
         cdef Document document = self.document
         cdef Field* field = self.field
         cdef const uint8_t* fixed_run = NULL
@@ -465,7 +465,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Numbers numbers
         cdef const uint8_t* items
         while True:
-            self.decode_for(n_more)
+            self.decode_with_capacity(n_more)
             if self.edited_elements is not None:
                 numbers = self.edited_elements
                 numbers.reserve(n_more)
@@ -478,7 +478,7 @@ cdef class RepeatedScalar(Repeated):
                 if self.edited_elements is numbers:
                     return numbers
                 continue
-            numbers = self.own_numbers(n_more)
+            numbers = self.writable_numbers(n_more)
             items = self.items
             edit(self.message)
             self.decode()
@@ -696,7 +696,7 @@ cdef bint add_first(RepeatedScalar self, Numbers incoming) except -1:
             self.decode()
             if self.edited_elements is not None or message.overlay != NULL:
                 return False
-            numbers = self.own_numbers(incoming.n)
+            numbers = self.writable_numbers(incoming.n)
         append_numbers(numbers, incoming)
     slot = Slot(presence_mark(), <uint64_t>numbers.n)
     numbers.origin = self.first

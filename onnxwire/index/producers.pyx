@@ -88,7 +88,7 @@ cdef class Producers:
                     index += 1
                     continue
             # There is no next node, or its bytes can't be read here: they are edited, damaged, in several parts, or
-            # memory of a remote file exists.
+            # perhaps not fetched yet (the process has a remote file open).
             node = iterator.next_element()
             if node is iterator:
                 return 0

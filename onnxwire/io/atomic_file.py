@@ -124,7 +124,7 @@ class AtomicFile:
             self._close_folder()
 
     @property
-    def is_replaced(self) -> bool:
+    def has_replaced(self) -> bool:
         """Whether the new file has replaced the old one.
 
         Determined from the disk: a KeyboardInterrupt may occur right after the rename, before a flag could be set.
@@ -378,7 +378,7 @@ class AtomicFile:
 
     def _advice(self, error: OSError) -> str:
         """Return the remedy for an error, and the state of the old file."""
-        if self.is_replaced:
+        if self.has_replaced:
             return "the new file is in place, but may be lost if the system stops now; save again"
         advice = self._remedy(error)
         if self._old_status and not self._is_direct:

@@ -418,7 +418,7 @@ class Relocation:
         if atomic_file is None:
             return
         atomic_file.folder = folder = self._folder(file.folder)
-        is_new = atomic_file.is_replaced
+        is_new = atomic_file.has_replaced
         if file.old_name and folder.status(file.old_name) is not None:
             # A file that another process created in the meantime is not removed.
             if is_new or folder.status(file.name) is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_LINES = 4  # maximum number of lines of weights and attributes in one box
 _MAX_ATTRIBUTES = 16  # maximum number of a node's attributes that are considered
-_MAX_TEXT_CHARS = 24  # maximum length of a name or string
+_MAX_TEXT_CHARS = 24  # maximum length of an attribute's name in characters, and of its string in bytes
 MAX_NAME_CHARS = 200  # maximum length of a node's name, without the ellipsis in its middle
 _MAX_SPLIT_CHARS = 1_000  # the scopes at the start of a longer name are not omitted
 _MAX_SHOWN_ELEMENTS = 4  # maximum number of shown elements of a list or tensor
@@ -74,7 +74,7 @@ class NodeBoxes:
         """Return the weights that a node uses and its short attributes, or the value of a constant.
 
         row: the node's row in the columns. Weights are initializers of the node's own graph. A weight is written with
-        the operator's name of the input, as in W 64×3×7×7, and an attribute as in strides [2, 2].
+        the name that the operator gives the input, as in W 64×3×7×7, and an attribute as in strides [2, 2].
         """
         columns = self._columns
         # use_slot is the index of the input, negative for a value that a nested graph captures.

@@ -206,7 +206,7 @@ def test_the_browser_page_agrees_with_the_list_of_tensors(random_tensors, model)
     )
 
 
-def test_tensors_that_can_be_read_are_listed_with_nbytes_and_have_the_official_shape(random_tensors, model):
+def test_readable_tensors_have_the_listed_size_and_the_official_shape(random_tensors, model):
     n_read = 0
     for tensor, info in zip(model.graph.initializer, onnxwire.tensors(model), strict=True):
         try:

@@ -19,6 +19,7 @@ _NEEDS_IR_10 = (
 )
 _TRAILING_EMPTY_NAME = "the last name is empty, which marks an omitted optional value; remove it"
 
+# See registry.py: each function receives a sheet or a list of `Facts`, and returns a bool column.
 RULES = {
     "NodeProto": {
         "node-op-type-present": (lambda node: node.op_type == EMPTY, "node {name!r} has no op_type; name the operator"),
@@ -87,7 +88,7 @@ def _has_named_output(nodes: Sheet) -> Any:
 
 
 def _has_repeated_name(nodes: Sheet) -> Any:
-    """Return whether another node, in any graph or function, has the name of each node; False without a name."""
+    """Return, for each node, whether another node in any graph or function has its name; False without a name."""
     counts = np.bincount(nodes.name)
     counts[EMPTY] = 0
     return counts[nodes.name] > 1

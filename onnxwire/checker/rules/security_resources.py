@@ -86,7 +86,7 @@ def overflow(facts: Facts) -> Iterator[Finding]:
         yield facts.TensorShapeProto.at(
             [shape for shape, size in sizes.items() if limit < size < 1 << 63],
             "the product of the positive dims of the declared shape is more than {limit:,}, and programs allocate "
-            "inputs by it; do not run the model",
+            "memory for values by their declared shapes; do not run the model",
             limit=lambda _: limit,
         )
 
@@ -105,7 +105,10 @@ def text(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-resource-total", "NodeProto")
 def total_elements(facts: Facts) -> Iterator[Finding]:
-    """Yield the node up to which outputs whose size depends on no input have too many elements together."""
+    """Yield the first node at which the sum of the sizes of large outputs exceeds the limit.
+
+    Only outputs whose size depends on no input of the model are added; see security-resource-total in security.tsv.
+    """
     node_and_total = facts.derive(ShapeBounds).total
     if node_and_total is not None:
         node, count = node_and_total
@@ -149,12 +152,12 @@ def count(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-loop", "NodeProto")
 def endless_loop(facts: Facts) -> Iterator[Finding]:
     """Yield loops whose condition is true in all evaluated iterations, and whose trip count is absent or too great."""
-    iteration_counts = facts.derive(ShapeBounds).endless_loops
+    iteration_texts = facts.derive(ShapeBounds).endless_loops
     yield facts.NodeProto.at(
-        iteration_counts,
+        iteration_texts,
         "the condition of {op_type!r} is true in all evaluated iterations, so that the loop may run {count}; do not "
         "run the model",
-        count=iteration_counts,
+        count=iteration_texts,
     )
 
 
@@ -170,9 +173,9 @@ def iterations(facts: Facts) -> Iterator[Finding]:
 @rule("security-resource-index", "NodeProto")
 def index(facts: Facts) -> Iterator[Finding]:
     """Yield nodes with a constant, such as an index, that is out of range."""
-    indices = facts.derive(ShapeBounds).faults.get(INDEX, {})
+    faults = facts.derive(ShapeBounds).faults.get(INDEX, {})
     yield facts.NodeProto.at(
-        indices, "a constant of {op_type!r} is out of range: {constant}; do not run the model", constant=indices
+        faults, "a constant of {op_type!r} is out of range: {constant}; do not run the model", constant=faults
     )
 
 
