@@ -375,8 +375,8 @@ FOREIGN_CALLS = {
 
 THREADED_CALLS = {"sql", "sql of nodes", "load from a store", "save to a store", "inference_session"}
 """Calls that start threads of another package, so `run_once` skips these calls: the threads would not exist in a fork
-of this process, and a lock of the allocator that a thread holds during the fork would never be released. Each thread
-reserves address space, and DuckDB's allocator ends the process if none is left."""
+of this process, and a lock of the allocator that a thread holds during the fork would never be released. `run` allows
+them more address space: each thread reserves some, and DuckDB's allocator ends the process if none is left."""
 
 
 def parse_call(parse, **options):

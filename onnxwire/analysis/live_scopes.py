@@ -40,8 +40,8 @@ def defined_names(scope: Scope, names: NameFilter | None = None) -> set[str]:
 def definitions(scope: Scope) -> tuple[dict[str, int], dict[str, int], Producers]:
     """Resolve each name of a graph or function by the rules of `index/names`.
 
-    Returns three mappings without common names: the indexes, by name, of inputs, of initializers (sparse ones after
-    dense ones) and of the nodes that produce a value.
+    Returns three mappings, with no name in two of them: the indexes, by name, of inputs, of initializers (sparse ones
+    after dense ones) and of the nodes that produce a value.
     """
     inputs, initializers, _ = _definitions_in(scope)
     input_indexes, initializer_indexes, _ = definitions_of(inputs, initializers, ())

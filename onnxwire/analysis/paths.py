@@ -6,7 +6,7 @@
     node:/layers.0/MatMul           a node by its name, or by a value that it produces, in any graph
     tensor:w0  input:x  output:y  value:v  function:f
     tensor:w0[0:4,:8]               elements of a tensor, by numpy's basic indexing
-    node:"a.b[0]".op_type           a name in quotes; without quotes, the longest name of the stage that finds one
+    node:"a.b[0]".op_type           a name in quotes; without quotes, the longest name that matches, main graph first
 
 The path "" is the message itself.
 """
@@ -46,7 +46,7 @@ class Resolved:
     path: fields and indexes, even if the value was looked up by name. value: a message, a repeated field or a list of
     some of its elements, a number, a str, or a read-only buffer for a bytes field. parent: the message whose field
     `field` contains the value, None for the root; element_index: the index of an element, or None. index: the requested
-    elements of a TensorProto, as for `TensorProto.read`; None for any other value.
+    elements of a TensorProto, as for `TensorProto.read`, else None.
     """
 
     path: str
@@ -281,8 +281,9 @@ A function is called only if the functions before it yield no message of this na
 def _resolve_name(root: Message, kind: str, text: str, path: str) -> tuple[Resolved, str]:
     """Find the message whose name is at the start of a text; return the message and the text after the name.
 
-    The main graph is searched first. A message of the same name in another graph can only be addressed by its path, and
-    one whose name begins with a name of the main graph, a dot and more only by its path or in quotes.
+    The main graph is searched first. If it has a message of the same name, a message of another graph can be addressed
+    only by its path. If it has a message whose name is the part of that name before a dot or `[`, a message of another
+    graph can be addressed by its path, or by its name in quotes.
     """
     if text.startswith('"'):
         name, end = _parse_quoted(root, path, text, 0)

@@ -20,7 +20,7 @@ List the inputs and outputs with their shapes, or change dimensions. A dimension
 graph and its subgraphs. If the old dimension is a number or unknown, the onnx package infers the shapes of all other
 values again, except with --no-infer. Warnings list parts that remain unchanged: constant shapes that contain the old
 size, as in Reshape, and subgraphs that use the variable's name for another dimension. They also list values whose
-shapes become unknown. Large weights are not read.
+shapes or dimensions become unknown. Large weights are not read.
 """
 _EXAMPLES = """\
 examples:
@@ -87,7 +87,7 @@ def _split_pairs(texts: list[str]) -> dict[str, str]:
 
 
 def _shape_lines(model: ModelProto) -> list[str]:
-    """Format the outputs of the graph, and its inputs except initializers, with their shapes."""
+    """Format the outputs of the graph, and its inputs except dense initializers, with their shapes."""
     initializer_names = {tensor.name for tensor in model.graph.initializer}
     rows = [
         [kind, safe_text(value.name), safe_text(describe_type(value.type))]

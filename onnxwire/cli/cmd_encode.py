@@ -22,7 +22,8 @@ from onnxwire.messages import SCHEMA
 
 _DESCRIPTION = """\
 Convert protobuf's text format to a binary file, as `protoc --encode=onnx.ModelProto` does, or JSON with --json. The
-input can be the output of `onnxwire dump`, edited or not. If the text has a fault, no file is written.
+input can be the output of `onnxwire dump` without --max-bytes and --digests, edited or not. If the text has a fault, no
+file is written.
 """
 _EXAMPLES = """\
 examples:

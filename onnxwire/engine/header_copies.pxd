@@ -12,8 +12,8 @@ cdef extern from *:
 
 cdef extern from "thresholds.h":
     enum:
-        COPY_BYTES "OW_COPY_BYTES"  # size of a copy
-        COPIED_BEFORE_BYTES "OW_COPIED_BEFORE_BYTES"  # bytes of a copy that precede the header
+        COPY_BYTES "OW_COPY_BYTES"  # maximum size of a copy
+        COPIED_BEFORE_BYTES "OW_COPIED_BEFORE_BYTES"  # maximum number of bytes of a copy that precede the header
 
 cdef enum:
     MAX_HEAD_BYTES = 16      # upper bound of the bytes of a tag and the number or length after it
@@ -43,7 +43,7 @@ cdef struct HeaderCopies:
     Copy* items              # by ascending address
     size_t n
     size_t capacity
-    size_t last              # index that the last search returned: most searches are for ascending addresses
+    size_t last              # index of the copy that was found or made last: most searches are for ascending addresses
     CopyBlock* blocks
     size_t block_left        # number of unused copies in the first block
 

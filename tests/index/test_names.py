@@ -122,7 +122,7 @@ def uses_of(scope):
 
     Empty names are omitted. The node is an index. For a captured name, the scope is the one that defines it, the
     node is the one in that scope that contains the nested graph, and the slot is None. Otherwise the slot is the index
-    of the input or output.
+    of the input or output. The kind is "output" for an output of a node, else "input".
     """
     for i, node in enumerate(scope.message.node):
         for slot, name in enumerate(node.input):

@@ -160,7 +160,7 @@ def test_queries_are_answered(server, key):
         ("histogram?path=graph", 404),
     ],
 )
-def test_the_answer_to_a_malformed_query_is_an_error(server, key, query, status):
+def test_the_answer_to_an_invalid_query_is_an_error(server, key, query, status):
     response_status, answer = ask(server, key, query)
     assert (response_status, list(answer)) == (status, ["error"])
 
@@ -203,6 +203,7 @@ def test_a_request_with_two_lengths_is_rejected(server, key):
 
 
 def test_an_answer_does_not_wait_for_the_browser_to_confirm_its_head(server, monkeypatch):
+    # With TCP_NODELAY, the system sends the body without waiting until the receiver confirms the head.
     no_delay_options = queue.Queue()
     finish = server.finish_request
 

@@ -1,8 +1,8 @@
 """Record the results of the onnx package and onnxruntime for each file: `python -m onnx_attacks.observe FOLDER`.
 
-FOLDER is the output of the generator. Each reader runs in a process of its own, with limits of memory and time. The
-results are written to observed.json beside this file, from which the generator copies them into the manifest. The
-program needs Linux, onnx and onnxruntime. Run it in a container, because the files are attacks.
+FOLDER is the output of the generator. Each reader runs in a process of its own, with limits of memory, time and file
+size. The results are written to observed.json beside this file, from which the generator copies them into the manifest.
+The program needs Linux, onnx and onnxruntime. Run it in a container, because the files are attacks.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ attack("overwritten-raw", "raw_data occurs twice: the first, which protobuf igno
     model_with_weight(tensor("w", [4], FLOAT, content.ELF, record(9, WEIGHTS))))
 attack("overwritten-doc-string", "doc_string occurs twice: the first is a Windows program.", model(IDENTITY,
     extra=record(6, content.PE) + record(6, "harmless")))
-attack("string-tail", "A string tensor of one element has a second one with a payload.", model_with_extras([strings(
+attack("string-tail", "A string tensor of dims [1] has a second element with a payload.", model_with_extras([strings(
     "texts", [b"label", content.ELF], [1])]))
 
 attack = declare("unused-content", "payloads", "Large content has no use in the model.", "CWE-1164", AFFECTED)
