@@ -36,7 +36,7 @@ def copy(source: Path, output: Path) -> Callable[[], object]:
 
 
 def copy_durably(source: Path, output: Path) -> Callable[[], object]:
-    """Return an operation like `copy` that also waits until the file and its name are on the disk.
+    """Delete the old output; return an operation that runs `cp` and waits until the file and its name are on the disk.
 
     `save` waits, too, and `cp` alone does not.
     """

@@ -2,7 +2,7 @@ from typing_extensions import Buffer
 
 NESTING_LIMIT: int
 
-# Returns the instruction levels that this processor supports.
+# Returns the instruction levels (`_packed.h`) that this processor supports, ascending.
 def packed_levels() -> list[int]: ...
 
 # Returns the bytes of an array of the numbers in a packed run of varints, up to the first damaged varint.

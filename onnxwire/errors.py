@@ -19,8 +19,9 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return a hint such as "; did you mean 'axis'?", or "" if no candidate is similar.
 
     A similar candidate differs from the name in a few characters, contains it, or is contained in it. Only the first
-    100,000 candidates are considered, and of these only the ones of up to 400 characters. A name of more than 200
-    characters gets no hint.
+    100,000 candidates are considered, and of these only the ones of up to 400 characters. Of more than 2,000
+    candidates, only the 2,000 with the longest prefixes in common with the name are compared character by character. A
+    name of more than 200 characters gets no hint.
     """
     from difflib import get_close_matches
     from heapq import nlargest

@@ -7,8 +7,7 @@ files that became invalid more than an hour ago. It deletes no other files.
 A group is a set of models whose rows are in the same files, at most one for each table. Rows are never changed in
 place: a run adds the rows of models that it read as new groups, and removes the models from their previous groups by
 the same line of the journal. Small groups are merged, as in a log-structured merge tree, and groups with many removed
-models are rewritten, so that the size of the journal, the number of files and the number of written bytes stay
-proportional to the size of the changes.
+models are rewritten. This limits the size of the journal and the number of files.
 """
 
 from __future__ import annotations
@@ -73,16 +72,16 @@ class DamagedFileError(SaveError):
 class Dataset:
     """A catalog's folder, open for one run; a context manager.
 
-    Raises SaveError if the folder can't be created or opened, or contains files but no catalog, and if the catalog is
-    damaged, open in another run, or has a journal with several hard links.
+    Raises SaveError if the folder can't be created or opened, or contains files but no catalog, if the catalog is open
+    in another run, and if its journal is damaged or has several hard links.
     """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._journal = -1
         self._records: dict[str, ModelRecord | None] = {}  # the results of `_locate`, by model text (see `model_text`)
-        # Size of the groups that `_write_group` wrote, minus that of the groups that were rewritten on their own; not
-        # negative.
+        # Size of the groups that `_write_group` wrote, minus the estimated new sizes of the groups that `_plan_merges`
+        # chose to rewrite without merging them; not negative.
         self._written_bytes = 0
         self.lost_names: set[str] = set()  # names of models whose rows were lost with a file; `build` clears the set
         try:
@@ -129,7 +128,7 @@ class Dataset:
         return self._contents.rows
 
     def change(self, models: Mapping[str, Entry], tables: Mapping[str, pa.Table], remove: Collection[str] = ()) -> None:
-        """Replace the rows of some models and remove other models, atomically.
+        """Add or replace the rows of some models and remove other models, atomically.
 
         models: the state or failure of each model; failures become rows. tables: the other rows of the models. remove:
         the names of the models to remove.
@@ -377,7 +376,7 @@ class Dataset:
             cost = int(groups[id].size * (1 - removed_fraction))
             # A group is rewritten if at least 1/8 of its models are removed. If less than 3/4 are removed, the new size
             # may exceed `_written_bytes` by at most _LEVEL_BYTES. Otherwise this group and the groups after it are left
-            # to a later run, which distributes the work over the runs.
+            # to later calls, so that the work is distributed over the calls.
             if removed_fraction < 1 / 8 or (removed_fraction < 3 / 4 and cost > self._written_bytes + _LEVEL_BYTES):
                 break
             self._written_bytes -= min(cost, self._written_bytes)
@@ -494,7 +493,10 @@ class Dataset:
             os.close(old_journal)
 
     def _open_journal(self) -> None:
-        """Open, lock and read the journal, which is created in an empty folder. Truncate an incomplete last line."""
+        """Open, lock and read the journal, which is created in an empty folder.
+
+        Also remove an incomplete last line of the journal, delete expired files, and replace groups that lack a file.
+        """
         names = self._root.names()
         if JOURNAL not in names and names:
             raise _foreign_files_error(self.folder)

@@ -31,7 +31,7 @@ def files_of(folder: str | os.PathLike[str], tables: Collection[str] = TABLE_NAM
     Returns, by table, the path of each file with the models whose rows in the file are no longer valid, because the
     models were read again or pruned; each model is represented by its text in the column `model`. A file that becomes
     invalid after this call remains for at least an hour.
-    Raises SourceError for a folder without a catalog, a damaged journal, and a missing file.
+    Raises SourceError for a folder that can't be read or has no catalog, a damaged journal, and a missing file.
     """
     folder = os.path.abspath(os.fspath(folder))
     try:

@@ -132,7 +132,7 @@ def _measure(message: Message, options: argparse.Namespace) -> tuple[list[Row], 
     """Measure the tensors that the options select; returns rows and statistics in the same order."""
     tensors_and_rows = zip(find_tensors(message), tensor_rows(message), strict=True)
     first_row = next(tensor_rows(message), {})
-    # Check conditions that need no statistics first, so that less is read.
+    # First check the conditions that need no statistics, so that less is read.
     row_conditions = [text for text in options.filter if filter_key(text) in {*first_row, "rank"}]
     is_selected = make_row_test(options.pattern, options.regex, row_conditions)
     selected_tensors = (tensor for tensor, row in tensors_and_rows if is_selected(row))

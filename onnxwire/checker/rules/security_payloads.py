@@ -1,4 +1,4 @@
-"""Rules of security: programs and archives inside a model, and weights that nothing reads.
+"""Rules of security: programs and archives inside a model, long or encoded texts, unused weights and functions.
 
 raw_data of at most 256 KiB is read completely, up to a total of 8 MiB. Of other raw_data, 512 bytes each are read at
 the beginning, at byte 4,096 and at the end. Of raw_data on servers, strings of attributes and unknown fields, only the
@@ -30,12 +30,12 @@ from onnxwire.messages import AttributeProto, TensorProto
 
 _PAGE_BYTES = 4096
 _ZIP_END_BYTES = 22  # size of the end record of a ZIP archive's directory without a comment
-_LONG_BYTES = 1 << 16  # values of at least this size may not be in memory
+_LONG_BYTES = 1 << 16  # values of at least this size are possibly not in memory
 _MAX_REMOTE_PREFIXES = 16  # maximum number of ranges of a remote file that are fetched
 _MAX_TEXT_BYTES = 1 << 16  # maximum number of bytes of a text that are searched
 _MIN_UNUSED_BYTES = 1 << 16  # minimum size, alone or together, of unused tensors or functions that are reported
 _MIN_PART_BYTES = 1 << 10  # minimum size of a tensor that counts as a part of hidden data
-_MIN_UNCALLED = 50  # minimum number of uncalled functions that are reported
+_MIN_UNCALLED = 50  # minimum number of uncalled functions that are reported whatever their size
 _MIN_NANS = 4  # minimum number of different NaNs that are reported
 _BATCH_TENSORS = 1024  # tensors whose first bytes are tested together
 # Formats with signatures so short that other bytes may begin with them by chance.
@@ -87,7 +87,7 @@ _FIRST_DIGITS = re.compile(
 _FIRST_DIGITS_BEGIN, _MIN_FIRST_DIGITS = b"74512fFcCTUHK/", 4
 # Maximum number of successive texts that are joined, and of texts per column that are tested as the first of them.
 _MAX_PARTS = 64
-_MAX_ENTRIES = 8192  # maximum number of entries of metadata that are searched; more break security-resource-count
+_MAX_ENTRIES = 8192  # maximum number of entries of metadata that are searched; more violate security-resource-count
 # Columns of texts among which a program may be divided.
 _TEXT_COLUMNS = (
     ("ValueInfoProto", "name"), ("TensorProto", "name"), ("NodeProto", "name"),
@@ -206,7 +206,7 @@ def tensor_payload(facts: Facts) -> Iterator[Finding]:
                     kinds[row] = kind
                 continue
             kind = signature_of(prefixes.read(starts[row], lengths[row]))
-            # A program after a page of zeros or weights, and the directory at the end of a ZIP archive.
+            # A program after a page of zeros or weights; the end of a ZIP archive, or of a format in reverse order.
             if not kind and lengths[row] > _PAGE_BYTES and not prefixes.is_remote:
                 kind = signature_of(prefixes.read(starts[row] + _PAGE_BYTES, lengths[row] - _PAGE_BYTES))
             if not kind and lengths[row] > _ZIP_END_BYTES and not prefixes.is_remote:
@@ -372,7 +372,7 @@ def _kind_of_strings(strings: list[bytes]) -> str:
 def _kind_of_byte_values(numbers: Any) -> str:
     """Return the format of bytes that are stored as one number each; "" for none.
 
-    Returns "" also if one of the first numbers is not an integer from 0 to 255.
+    Returns "" also for fewer than 32 numbers, and if one of the first numbers is not an integer from 0 to 255.
     """
     first_numbers = numbers[:PREFIX_BYTES]
     if first_numbers.dtype.kind not in "iuf" or len(first_numbers) < _MIN_TYPED_BYTES:

@@ -1,4 +1,4 @@
-"""Rules of security: models that make a runtime allocate or compute without bound, or access memory out of range."""
+"""Rules of security: models that exhaust a runtime's memory or time, access memory out of range, or crash it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from onnxwire.errors import count_text
 _MAX_INLINED_NODES, _MAX_INLINED_FACTOR = 1_000_000, 100
 _MAX_CALL_DEPTH = 64  # maximum number of nested calls
 _MAX_GRAPH_DEPTH = 10  # maximum number of nested graphs
-# The nesting depth in messages: 3 messages for each nested graph, 3 around a type, and 2 for each of 15 levels of the
-# type.
+# The maximum nesting depth of a type, in messages: 3 for each nested graph, 3 around the type, and 2 for each of 15
+# levels of the type.
 _MAX_TYPE_DEPTH = 3 * _MAX_GRAPH_DEPTH + 3 + 2 * 15
 # By type and field: the maximum number of elements of a list, or the maximum value of a number.
 _MAX_COUNTS = {
@@ -42,7 +42,7 @@ _MAX_EXTERNAL_FACTOR = 64  # for external data, as multiple of max_elements
 _MAX_ELEMENTS_PER_BYTE = 8  # otherwise, for each byte of the message
 _MAX_PRODUCT = 1 << 200  # greater products of dims are not computed
 _MIN_LARGE_REPEAT_COUNT = 10  # repeats with a smaller maximum number of repetitions are ignored
-_MIN_ADJACENT_REPEATS = 3  # repeats of equal tokens in succession that are reported: they take cubic time
+_MIN_ADJACENT_REPEATS = 3  # minimum number of successive repeats of one token that are reported: three take cubic time
 # A quantifier of a regular expression, and any other token of one.
 _REPEAT = re.compile(r"[*+?]|\{(\d*)(,?)(\d*)\}")
 _TOKEN = re.compile(r"\\.?|\((?:\?(?:P?<\w+>|<?[=!]|[:>|]|\w+[:)]?))?|\[\^?\]?[^\]]*\]?|.", re.S)

@@ -42,7 +42,8 @@ _SHIFTS = ("Sub", "Add", "Neg", "Abs")
 _MIN_STEEPNESS = 1000.0  # minimum factor of such a step
 _MAX_KEYS = 2  # maximum number of keys of a LabelEncoder that counts as a comparison
 _KEYS = ("keys_strings", "keys_int64s", "keys_floats")
-# A table is a comparison if it has at least _MIN_TABLE_ROWS rows, of which one to _MAX_USED_ROWS are not zero.
+# The table of a Gather is a comparison if it has at least _MIN_TABLE_ROWS rows, of which one to _MAX_USED_ROWS are not
+# zero.
 _MIN_TABLE_ROWS, _MAX_USED_ROWS = 16, 2
 _MAX_TABLE_BYTES = 1 << 16  # maximum size of a table that is read
 _STRING, _BOOL = 8, 9  # of TensorProto.DataType

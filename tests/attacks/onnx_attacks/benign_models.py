@@ -122,7 +122,7 @@ benign("int4-weights", "payload-size", "Five int4 elements in three bytes.", mod
     b"\x12\x34\x05")]))
 benign("rank-six", "rank-bomb", "A tensor of rank 6.", network([node("Reshape", ["x", "s"], ["r"]), node("Flatten",
     ["r"], ["y"])], [ints("s", 1, 2, 1, 2, 1, 1)], rank=2))
-benign("thousand-nodes", "message-flood", "A chain of 1,000 nodes.", network([node("Neg", [f"v{i}" if i else "x"],
+benign("thousand-nodes", "message-flood", "A chain of 1,001 nodes.", network([node("Neg", [f"v{i}" if i else "x"],
     [f"v{i + 1}"]) for i in range(1000)] + [node("Identity", ["v1000"], ["y"])]))
 benign("vocabulary", "message-flood", "A string tensor of 5,000 words.", model_with_extras([strings("words",
     [f"word{i}" for i in range(5000)])]))
