@@ -19,7 +19,7 @@ WORKER_PROGRAM = "from benchmarks.worker import main; main()"
 
 
 class WorkerError(Exception):
-    """A measuring process failed, or two processes of a row returned different results."""
+    """A process failed, or two processes of a row returned different results."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """The time of the official side divided by the time of onnxwire."""
+        """The median time of the official side divided by that of onnxwire; None if one of them was not measured."""
         ours, official = self.ours.median("seconds"), self.official.median("seconds")
         return official / ours if ours and official else None
 

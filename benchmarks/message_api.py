@@ -1,4 +1,4 @@
-"""Compare the methods of messages and repeated fields with protobuf's upb: `python -m benchmarks message_api`.
+"""Compare operations on messages and repeated fields with protobuf's upb: `python -m benchmarks message_api`.
 
 This benchmark runs only if it is named, because it has many rows. Its input is parsed before the measurement. Parsing
 by upb decodes all fields. onnxwire decodes a field at its first access, which is measured.

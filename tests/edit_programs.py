@@ -19,8 +19,8 @@ from worlds import World, classes
 
 from onnxwire.engine.descriptor import FieldDescriptor
 
-MAX_COPY_BYTES = 4000  # maximum size of a message that is copied or merged
-MAX_COPY_DEPTH = 12  # maximum depth of a message that is copied or merged
+MAX_COPY_BYTES = 4000  # maximum size of a message that is copied or merged into another
+MAX_COPY_DEPTH = 12  # maximum depth of a message that is copied or merged into another
 ONNX_TYPES = "ModelProto GraphProto NodeProto AttributeProto TensorProto ValueInfoProto TypeProto FunctionProto"
 ONNX_TYPES += " SparseTensorProto TrainingInfoProto StringStringEntryProto TensorShapeProto SequenceProto OptionalProto"
 TABLE_TYPES = "Everything Everything.Tree Sparse Nothing Holder"
@@ -123,7 +123,7 @@ def _draw_record(descriptor, rng, depth) -> bytes:
 
 
 def draw_deep_bytes(descriptor, rng, depth) -> bytes:
-    """Draw the bytes of a message that is nested `depth` levels deep, if its type allows that, with other fields."""
+    """Draw the bytes of a message with messages nested `depth` levels deep, if its type allows that."""
     message_fields = [field for field in descriptor.fields if field.message_type is not None]
     records = [_draw_record(descriptor, rng, 0) for _ in range(rng.choice([0, 1, 2]))]
     if message_fields and depth:

@@ -1,6 +1,8 @@
-"""Computes lower bounds of the sizes of outputs of operators that reduce, select, rearrange or quantize elements.
+"""Computes lower bounds of the sizes of outputs of operators that reduce, select, rearrange or quantize elements,
+and of operators on quantized elements.
 
-The functions are like those of `shape_operators.py`; some return a list with the Value of each output.
+The functions are like those of `shape_operators.py`; some return a list with the Value of each output. "Size" in their
+docstrings means the shape in such a Value.
 Sources: docs/Operators.md of onnx 1.23.2, docs/ContribOperators.md of onnxruntime 1.32.
 """
 
@@ -192,5 +194,5 @@ LAYOUT_OPERATORS: dict[str, Callable[[Call], object]] = {
     "QLinearMul": OPERATORS["PRelu"],
     "DynamicQuantizeLinear": OPERATORS["Relu"],
 }
-# Operators for which the functions above may return less than the actual size.
+# Operators whose computed size may be less than the actual size, even if the shapes of all inputs are known.
 INEXACT_LAYOUTS = ("ConvInteger", "QLinearConv", "QLinearAdd", "QLinearMul", "Unique")

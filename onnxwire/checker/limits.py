@@ -1,6 +1,7 @@
-"""Limits on the work of `check`, whatever a document contains."""
+"""Limits on the work of `check` and `find_fixes`, whatever a document contains."""
 
-# Default of `--limit`: the number of problems of one rule that the command stores; further ones are counted.
+# Default of `--limit`, and the limit for catalogs: the number of problems of one rule that are stored; further ones are
+# counted.
 MAX_PROBLEMS_PER_RULE = 10_000
 
 # The maximum number of messages that the repairs of one `find_fixes` call edit; the number of removed entries is not

@@ -62,7 +62,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the summary; returns the exit status."""
+    """Print the summary, or with --raw every tag; returns the exit status."""
     if options.raw:
         from onnxwire.cli.raw_dump import print_raw
 
@@ -88,8 +88,8 @@ def run(options: argparse.Namespace) -> int:
 def _lines(summary: dict[str, Any], paint: Paint, max_width: int | None) -> list[str]:
     """Format the summary as text.
 
-    max_width: the width of the terminal; doc strings, metadata, and the names and types of values and tensors are
-    truncated to fit it. None without a terminal.
+    max_width: the width of the terminal; doc strings, metadata, the names and types of values, and the names of tensors
+    are truncated to fit it. None without a terminal.
     """
     nodes, tensors = summary["nodes"], summary["tensors"]
     producer = f"{summary['producer_name']} {summary['producer_version']}".strip() or "-"

@@ -42,7 +42,7 @@ examples:
   onnxwire ls model.onnx --json | jq 'map(.bytes) | add'
 
 A PATTERN with *, ? or [ matches the whole name, any other PATTERN a part of the name. A condition is a key of --json
-or rank, one of = != < <= > >= ~ !~ (~ finds a regular expression), and a value; K, M, G and T are powers of 1024.
+(or rank), one of = != < <= > >= ~ !~ (~ finds a regular expression), and a value; K, M, G and T are powers of 1024.
 """
 _BATCH_ROWS = 2_000  # rows that are aligned and written together
 _MAX_NAMES_CHARS = 48  # maximum length of the joined names of a node's inputs or outputs
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _select_rows(rows: Iterator[Row], options: argparse.Namespace) -> Iterable[Row]:
-    """Select and sort the rows; all rows are in memory only for sorting."""
+    """Select, sort and limit the rows; all rows are in memory only for sorting."""
     if options.pattern is not None or options.filter:
         rows = filter(make_row_test(options.pattern, options.regex, options.filter), rows)
     if options.sort is not None or options.reverse:

@@ -76,7 +76,7 @@ def _change(
     """Remove entries, then set others; the order of the remaining entries does not change.
 
     message: the model or graph with the entries. changes: pairs of a key and its new value. All entries with a key are
-    set or removed.
+    set or removed; for a new key, an entry is added.
     Raises PathError if an entry to remove does not exist.
     """
     props = message.metadata_props

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Determine the layout of a tensor's payload: data type, element count, size in bytes, location, offset and length.
 
-This is the only implementation of these rules. Readers of a TensorProto in any form (a message object, the slots that
-`arrow/_rows` reads, columns of all tensors) fill in a `Layout` or call the functions on columns. Of payloads, only
-the lengths of strings are read.
+This is the only implementation of these rules besides that in `onnxwire.h`. Readers of a TensorProto in any form (a
+message object, the slots that `arrow/_storage` reads, columns of all tensors) fill in a `Layout` or call the
+functions on columns. Of payloads, only the lengths of strings are read.
 
 Source: onnx.proto, TensorProto; onnx/external_data_helper.py; onnxruntime's ExternalDataInfo::Create. The rules,
 including those for damaged tensors, which the sources do not define:

@@ -30,8 +30,9 @@ class SparseTensorReader:
 
         nnz: the number of values. Linear indices are converted to new arrays of coordinates. Values, and indices that
         are coordinates, share bytes as the arrays of TensorProto.numpy do. strings: as for TensorProto.numpy.
-        Raises TensorError if values, indices and dims do not fit together, the indices are not INT64, an index is
-        outside the dims, or the indices are not strictly ascending; and the errors of TensorProto.numpy.
+        Raises TensorError if the dims are absent, negative, too large, or too many for numpy, if values, indices and
+        dims do not fit together, the indices are not INT64, an index is outside the dims, or the indices are not
+        strictly ascending; and the errors of TensorProto.numpy.
         Source: onnx.proto, SparseTensorProto.
         """
         import numpy as np

@@ -68,7 +68,10 @@ def find_faults(path):
 
 
 def read_in_child(path, seconds, memory_bytes):
-    """Read a file in a child process; return the faults of the calls and commands as a text, or an empty text."""
+    """Read a file in a child process; return the faults of the calls and commands as a text, or an empty text.
+
+    The text ends with the signal that killed the child, if any.
+    """
     read_end, write_end = os.pipe()
     child = os.fork()
     if not child:

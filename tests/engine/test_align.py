@@ -1,4 +1,4 @@
-"""Alignment of payloads: their offsets in the file, and the values that readers return."""
+"""Alignment of payloads: their offsets in the file, the values that readers return, lengths, damage and errors."""
 
 import importlib.util
 import itertools

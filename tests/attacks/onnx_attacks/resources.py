@@ -1,4 +1,4 @@
-"""Small models that make a reader or runtime allocate or compute far too much (bombs)."""
+"""Small models that make a program allocate or compute too much (bombs), overflow the stack or read out of bounds."""
 # fmt: off
 
 from __future__ import annotations
@@ -312,8 +312,8 @@ attack("external", "External data of 2^32 x 2^32 elements with length 0.", model
     "location", "empty.bin"), ("offset", 0), ("length", 0)], [1 << 32, 1 << 32])]), files={"empty.bin": b""})
 
 attack = declare("payload-size", "resources",
-    "A tensor's payload is shorter or longer than its shape: readers read out of bounds or ignore the rest.", "CWE-125",
-    "onnxruntime, onnx, OpenVINO, tract, Netron")
+    "A tensor's payload is shorter or longer than its shape requires: readers read out of bounds or ignore the rest.",
+    "CWE-125", "onnxruntime, onnx, OpenVINO, tract, Netron")
 attack("raw-short", "16 floats with 4 bytes of raw_data.", model_with_extras([tensor("o", [16], FLOAT, b"\0\0\0\0")]))
 attack("raw-long", "One float with 4 KiB of raw_data.", model_with_extras([tensor("o", [1], FLOAT, bytes(4096))]))
 attack("raw-odd", "Raw data of 7 bytes for 2 floats.", model_with_extras([tensor("o", [2], FLOAT, b"1234567")]))
