@@ -157,8 +157,8 @@ def row_filter(text: str) -> Callable[[Row], bool]:
 
     text: a key of the row, one of = != < <= > >= ~ !~, and a value; ~ searches for a regular expression. The key `rank`
     is the number of dimensions of a shape. Numbers can have a suffix K, M, G or T for powers of 1024; None is unequal
-    to all numbers, and compared with texts as the empty text. Other values are compared by = and != as shell patterns with * and ?, in which brackets are literal
-    and spaces are ignored, and by < <= > >= as texts.
+    to all numbers, and compared with texts as the empty text. Other values are compared by = and != as shell patterns
+    with * and ?, in which brackets are literal and spaces are ignored, and by < <= > >= as texts.
     Raises PathError if the text is not a condition, or its regular expression is invalid. The returned function raises
     PathError if the row lacks the key, and for any comparison but ~ and !~ if the row has a number at the key and the
     condition does not.

@@ -24,7 +24,7 @@ cdef struct StringView:
 
 cdef struct Values:
     int64_t n                # number of values
-    int64_t capacity         # number of values that `data` has space for; 0 while all are null, except in `rows` of lists
+    int64_t capacity         # number of values that `data` has space for; 0 while all are null, except `rows` of lists
     int64_t n_nulls          # number of null values
     int64_t expected         # expected number of values, 0 if unknown
     uint8_t* valid           # one bit per value, 1 for a valid value; NULL while no value is null, or capacity is 0

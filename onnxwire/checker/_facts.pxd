@@ -48,9 +48,9 @@ cdef class Facts:
     cdef object tables                  # keeps the C tables alive
     cdef dict sheet_numbers             # full name without the package -> index in `sheets`
     cdef list names                     # the names of the sheets
-    cdef list edge_names                # the edges: fields that contain messages, such as "GraphProto.node"
-    cdef list edge_owners               # (index in `sheets`, slot) of each edge
-    cdef readonly dict edge_numbers     # indices in `edge_names` by name; must not be changed
+    cdef list parent_field_names        # all fields that contain messages, such as "GraphProto.node"
+    cdef list parent_field_owners       # (index in `sheets`, slot) of each of them
+    cdef readonly dict parent_field_numbers  # indices in `parent_field_names` by name; must not be changed
     cdef list field_names               # field names of each sheet by slot: "GraphProto.node"
     cdef list short_names               # the same without the message type: "node"
     cdef Part* parts
@@ -69,5 +69,5 @@ cdef class Facts:
     cdef void* column(self, str sheet_name, str field) except NULL
     cdef void* column_of(self, Sheet* sheet, uint32_t slot) except NULL
     cdef List* list_of(self, str sheet_name, str field) except NULL
-    cdef int edge(self, str name) except -1
+    cdef int parent_field(self, str name) except -1
     cdef object buffer(self, const void* p, Py_ssize_t n, int size)

@@ -180,7 +180,7 @@ cdef Outcome add_child(Facts self, Sheet* sheet, int32_t row, uint32_t slot, con
     ):
         return OVER_LIMIT
     # The columns of this sheet may have been moved, so their addresses are read again.
-    child = add_row(child_sheet, record.value, record.n, row, sheet.edges[slot], index, sheet.depth[row] + 1)
+    child = add_row(child_sheet, record.value, record.n, row, sheet.parent_fields[slot], index, sheet.depth[row] + 1)
     if is_repeated:
         run = &(<Run*>sheet.columns[slot])[row]
         if run.n == 0:
@@ -329,8 +329,8 @@ cdef bint is_listed(const Field* field, void* facts) noexcept:
     return (<Facts>facts).sheets[field.table - (<Facts>facts).sheets[0].table].kinds[field.slot] == LIST
 
 
-# The schema of the last document and its names, computed once: TableOwner, names, sheet_numbers, edge_names,
-# edge_owners, edge_numbers, field_names and short_names of Facts.
+# The schema of the last document and its names, computed once: TableOwner, names, sheet_numbers, parent_field_names,
+# parent_field_owners, parent_field_numbers, field_names and short_names of Facts.
 cdef tuple LAST_NAMES = ()
 
 
@@ -341,7 +341,7 @@ cdef tuple names_of(TableOwner owner):
     cdef tuple cached = LAST_NAMES
     if cached and cached[0] is owner:
         return cached
-    names, edge_names, edge_owners, field_names, short_names = [], [], [], [], []
+    names, parent_field_names, parent_field_owners, field_names, short_names = [], [], [], [], []
     for i in range(<Py_ssize_t>owner.n_tables):
         table = &owner.tables[i]
         name = (<object>table.descriptor).full_name.partition(".")[2]
@@ -350,11 +350,13 @@ cdef tuple names_of(TableOwner owner):
         field_names.append([f"{name}.{field}" for field in short_names[i]])
         for k in range(table.n_fields):
             if table.fields[k].sub != NULL:
-                edge_names.append(field_names[i][k])
-                edge_owners.append((i, k))
+                parent_field_names.append(field_names[i][k])
+                parent_field_owners.append((i, k))
     numbers = {name: i for i, name in enumerate(names)}
-    edges = {name: i for i, name in enumerate(edge_names)}
-    LAST_NAMES = (owner, names, numbers, edge_names, edge_owners, edges, field_names, short_names)
+    parent_fields = {name: i for i, name in enumerate(parent_field_names)}
+    LAST_NAMES = (
+        owner, names, numbers, parent_field_names, parent_field_owners, parent_fields, field_names, short_names
+    )
     return LAST_NAMES
 
 
@@ -375,7 +377,7 @@ cdef class Facts:
         cdef Sheet* sheet
         cdef Field* field
         cdef Outcome outcome
-        cdef int16_t n_edges = 0
+        cdef int16_t n_parent_fields = 0
         cdef Py_ssize_t i
         cdef uint32_t k
         document.check_open()
@@ -385,8 +387,8 @@ cdef class Facts:
         self.is_placed = is_placed
         self.tables = ref.owner
         (
-            _, self.names, self.sheet_numbers, self.edge_names, self.edge_owners, self.edge_numbers, self.field_names,
-            self.short_names,
+            _, self.names, self.sheet_numbers, self.parent_field_names, self.parent_field_owners,
+            self.parent_field_numbers, self.field_names, self.short_names,
         ) = names_of(ref.owner)
         self.texts.seed = int.from_bytes(os.urandom(8), "little")
         self.n_sheets = ref.owner.n_tables
@@ -400,10 +402,10 @@ cdef class Facts:
             sheet.columns = <void**>calloc(sheet.table.n_fields + 1, sizeof(void*))
             sheet.lists = <List*>calloc(sheet.table.n_fields + 1, sizeof(List))
             sheet.child_sheets = <Sheet**>calloc(sheet.table.n_fields + 1, sizeof(void*))
-            sheet.edges = <int16_t*>calloc(sheet.table.n_fields + 1, sizeof(int16_t))
+            sheet.parent_fields = <int16_t*>calloc(sheet.table.n_fields + 1, sizeof(int16_t))
             if (
                 sheet.kinds == NULL or sheet.columns == NULL or sheet.lists == NULL or sheet.child_sheets == NULL
-                or sheet.edges == NULL or sheet.table.n_fields > 32
+                or sheet.parent_fields == NULL or sheet.table.n_fields > 32
             ):
                 raise MemoryError
             full_names = self.field_names[i]
@@ -412,8 +414,8 @@ cdef class Facts:
                 sheet.kinds[k] = kind_of(field, full_names[k])
                 if field.sub != NULL:
                     sheet.child_sheets[k] = &self.sheets[field.sub - ref.owner.tables]
-                    sheet.edges[k] = n_edges
-                    n_edges += 1
+                    sheet.parent_fields[k] = n_parent_fields
+                    n_parent_fields += 1
         sheet = &self.sheets[table - ref.owner.tables]
         if widen_sheet(sheet, 1):
             raise MemoryError
@@ -472,12 +474,12 @@ cdef class Facts:
         cdef Sheet* sheet = self.sheet(sheet_name)
         return &sheet.lists[self.slot(sheet, field)]
 
-    cdef int edge(self, str name) except -1:
-        """Return the number of a message field such as "GraphProto.node" in `edge` columns."""
+    cdef int parent_field(self, str name) except -1:
+        """Return the number of a message field such as "GraphProto.node" in `parent_field` columns."""
         cdef Sheet* sheet
         sheet_name, _, field = name.rpartition(".")
         sheet = self.sheet(sheet_name)
-        return sheet.edges[self.slot(sheet, field)]
+        return sheet.parent_fields[self.slot(sheet, field)]
 
     # Access for Python. A column is (Payload, dtype) or (Payload, kind); `onnxwire.checker.facts` makes an array of the
     # Payload, a buffer.
@@ -490,10 +492,10 @@ cdef class Facts:
 
     @property
     @critical_section
-    def edges(self):
-        """Full names of the message fields, such as "GraphProto.node", in the order of the numbers in `edge`
+    def parent_fields(self):
+        """Full names of the message fields, such as "GraphProto.node", in the order of the numbers in `parent_field`
         columns."""
-        return self.edge_names
+        return self.parent_field_names
 
     @critical_section
     def fields_of(self, str name):
@@ -546,7 +548,7 @@ cdef class Facts:
     def own_column(self, str name, str column_name):
         """Return a column that every sheet has: (Payload, dtype); the dtype of `start` is "pointer".
 
-        column_name: start, length, parent, index, edge, depth, flags or present.
+        column_name: start, length, parent, index, parent_field, depth, flags or present.
         """
         cdef Sheet* sheet = self.sheet(name)
         if column_name == "start":
@@ -557,8 +559,8 @@ cdef class Facts:
             return self.buffer(sheet.parent, sheet.n, 4), "i4"
         if column_name == "index":
             return self.buffer(sheet.index, sheet.n, 4), "i4"
-        if column_name == "edge":
-            return self.buffer(sheet.edge, sheet.n, 2), "i2"
+        if column_name == "parent_field":
+            return self.buffer(sheet.parent_field, sheet.n, 2), "i2"
         if column_name == "depth":
             return self.buffer(sheet.depth, sheet.n, 1), "u1"
         if column_name == "flags":
@@ -653,20 +655,21 @@ cdef class Facts:
         return find_text(&self.texts, text, len(text))
 
     @critical_section
-    def edge_owner(self, int edge):
-        """Return the type name and the slot of the field with an edge number."""
-        sheet, slot = self.edge_owners[edge]
+    def parent_field_owner(self, int parent_field):
+        """Return the type name and the slot of the field with a number in `parent_field` columns."""
+        sheet, slot = self.parent_field_owners[parent_field]
         return self.names[sheet], slot
 
     @critical_section
     def locate(self, str name, int32_t row):
-        """Return (type of the parent, row of the parent, edge of the row, index of the row); None for the root."""
+        """Return (type of the parent, row of the parent, number of its field, index in it); None for the root."""
         cdef Sheet* sheet = self.sheet(name)
         if not 0 <= row < sheet.n:
             raise IndexError(row)
-        if sheet.edge[row] < 0:
+        if sheet.parent_field[row] < 0:
             return None
-        return self.names[self.edge_owners[sheet.edge[row]][0]], sheet.parent[row], sheet.edge[row], sheet.index[row]
+        parent_sheet = self.parent_field_owners[sheet.parent_field[row]][0]
+        return self.names[parent_sheet], sheet.parent[row], sheet.parent_field[row], sheet.index[row]
 
 
 cdef Column kind_of(Field* field, str full_name):

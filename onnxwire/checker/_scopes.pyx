@@ -43,7 +43,7 @@ cdef struct NamedField:
     # A field of graphs whose elements have names.
     const Run* runs          # the field's run in each graph
     const Sheet* sheet       # the sheet of the elements; elements of other fields may be between them
-    int edge                 # index of the field in `Facts.edge_names`
+    int parent_field                 # index of the field in `Facts.parent_field_names`
     const int32_t* names     # the name of each row; for sparse tensors, indexed by `values` of the row
     const int32_t* values    # for sparse tensors, the row of the values in TensorProto; otherwise NULL
 
@@ -168,7 +168,7 @@ cdef class Scopes:
         cdef NamedField columns
         columns.runs = <Run*>self.facts.column("GraphProto", field)
         columns.sheet = self.facts.sheet(sheet)
-        columns.edge = self.facts.edge(f"GraphProto.{field}")
+        columns.parent_field = self.facts.parent_field(f"GraphProto.{field}")
         # A sparse tensor has the name of its values.
         is_sparse = sheet == "SparseTensorProto"
         columns.names = <int32_t*>self.facts.column("TensorProto" if is_sparse else sheet, "name")
@@ -257,7 +257,7 @@ cdef class Scopes:
         cdef int32_t n_remaining = field.runs[graph].n
         cdef int32_t name_row, name
         while n_remaining:
-            if field.sheet.edge[row] == field.edge:
+            if field.sheet.parent_field[row] == field.parent_field:
                 n_remaining -= 1
                 name_row = field.values[row] if field.values != NULL else row
                 name = field.names[name_row] if name_row >= 0 else 0
@@ -280,7 +280,7 @@ cdef class Scopes:
         cdef Run* attribute_runs = <Run*>facts.column("NodeProto", "attribute")
         cdef int32_t* graph_of_attribute = <int32_t*>facts.column("AttributeProto", "g")
         cdef Run* graphs_of_attribute = <Run*>facts.column("AttributeProto", "graphs")
-        cdef int graphs_edge = facts.edge("AttributeProto.graphs")
+        cdef int graphs_field = facts.parent_field("AttributeProto.graphs")
         cdef uint8_t* uses = self.uses
         cdef int32_t depth = self.n_frames
         cdef OpenScope* frame
@@ -290,7 +290,7 @@ cdef class Scopes:
             if frame.nested < frame.nested_end:
                 i = frame.nested
                 frame.nested += 1
-                if graphs.edge[i] == graphs_edge and graphs.parent[i] == frame.attribute - 1:
+                if graphs.parent_field[i] == graphs_field and graphs.parent[i] == frame.attribute - 1:
                     self.enter(i, -1)
                 elif graphs.parent[i] == frame.attribute - 1:
                     frame.nested_end += 1  # the graph in `g`, between those in `graphs`, is visited separately
@@ -379,7 +379,7 @@ cdef class Scopes:
         cdef int32_t n_remaining = field.runs[frame.graph].n
         cdef int32_t producer, definition, scope
         while n_remaining:
-            if field.sheet.edge[row] == field.edge:
+            if field.sheet.parent_field[row] == field.parent_field:
                 n_remaining -= 1
                 meanings[row] = self.resolve(field.names[row], &producer, &definition, &scope)
                 if meanings[row] == NODE:

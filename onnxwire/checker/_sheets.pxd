@@ -52,7 +52,7 @@ cdef struct Sheet:
     uint64_t* length     # number of bytes
     int32_t* parent      # row in the sheet of the parent's type; -1 for the root
     int32_t* index       # index in the repeated field; 0 for a singular field
-    int16_t* edge        # index in `Facts.edge_names` of the field that contains the message; -1 for the root
+    int16_t* parent_field  # index in `Facts.parent_field_names` of the field that contains the message; -1 for the root
     uint8_t* depth       # number of messages around the message
     uint8_t* flags       # CLASH, MERGED and UNKNOWN
     uint32_t* present    # bit i is set if the field of slot i is present
@@ -62,7 +62,7 @@ cdef struct Sheet:
     void** columns       # indexed by slot; NULL until a row has a value
     List* lists          # indexed by slot
     Sheet** child_sheets  # the sheets of message fields, by slot
-    int16_t* edges       # for message fields, the index in `Facts.edge_names`, by slot
+    int16_t* parent_fields       # for message fields, the index in `Facts.parent_field_names`, by slot
 
 # Return a larger capacity for a full sheet or list, or -1 if row numbers are exhausted.
 #
@@ -105,7 +105,7 @@ cdef inline void clear_rows(Sheet* sheet, uint32_t slot, int32_t first, int32_t 
 
 
 cdef inline int32_t add_row(
-    Sheet* sheet, const uint8_t* p, uint64_t n, int32_t parent, int16_t edge, int32_t index, uint8_t depth
+    Sheet* sheet, const uint8_t* p, uint64_t n, int32_t parent, int16_t parent_field, int32_t index, uint8_t depth
 ) noexcept nogil:
     """Add an empty row to a sheet that is not full. Return its number."""
     cdef int32_t row = sheet.n
@@ -115,7 +115,7 @@ cdef inline int32_t add_row(
     sheet.length[row] = n
     sheet.parent[row] = parent
     sheet.index[row] = index
-    sheet.edge[row] = edge
+    sheet.parent_field[row] = parent_field
     sheet.depth[row] = depth
     sheet.n = row + 1
     return row

@@ -31,7 +31,7 @@ cdef int widen_sheet(Sheet* sheet, int32_t capacity) noexcept nogil:
     if (
         grow_array(<void**>&sheet.p, capacity, 8) or grow_array(<void**>&sheet.length, capacity, 8)
         or grow_array(<void**>&sheet.parent, capacity, 4) or grow_array(<void**>&sheet.index, capacity, 4)
-        or grow_array(<void**>&sheet.edge, capacity, 2) or grow_array(<void**>&sheet.depth, capacity, 1)
+        or grow_array(<void**>&sheet.parent_field, capacity, 2) or grow_array(<void**>&sheet.depth, capacity, 1)
         or grow_array(<void**>&sheet.flags, capacity, 1) or grow_array(<void**>&sheet.present, capacity, 4)
     ):
         return -1
@@ -94,12 +94,12 @@ cdef void free_sheet(Sheet* sheet) noexcept nogil:
     free(sheet.columns)
     free(sheet.lists)
     free(sheet.child_sheets)
-    free(sheet.edges)
+    free(sheet.parent_fields)
     free(sheet.p)
     free(sheet.length)
     free(sheet.parent)
     free(sheet.index)
-    free(sheet.edge)
+    free(sheet.parent_field)
     free(sheet.depth)
     free(sheet.flags)
     free(sheet.present)

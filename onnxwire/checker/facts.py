@@ -42,7 +42,7 @@ CLASH, MERGED, UNKNOWN = 1, 2, 4
 IDENTIFIER, ASCII, UTF8, HAS_ANGLE_BRACKET, HAS_DOT = 1, 2, 4, 8, 16
 
 # Columns of every sheet.
-_COMMON_COLUMNS = ("length", "parent", "index", "edge", "depth", "flags", "present")
+_COMMON_COLUMNS = ("length", "parent", "index", "parent_field", "depth", "flags", "present")
 # The dtypes of columns, by the kind of the column, in the byte order of the machine.
 _DTYPES = {"TEXT": "i4", "NUMBER": "i8", "CHILD": "i4"}
 _MAX_CACHED_ROWS = 4096  # `Sheet.under` does not cache longer columns
@@ -170,15 +170,15 @@ class Table:
 
     def by_field(self, rows: Rows) -> Iterator[FieldRows]:
         """Yield the rows in groups: those of one group are elements of one field of one message."""
-        owners, indices, edges = self.positions(rows)
-        if np.any(owners[1:] < owners[:-1]) or np.any(edges[1:] != edges[:-1]):
-            order = np.lexsort((owners, edges))
-            rows, owners, indices, edges = rows[order], owners[order], indices[order], edges[order]
+        owners, indices, parent_fields = self.positions(rows)
+        if np.any(owners[1:] < owners[:-1]) or np.any(parent_fields[1:] != parent_fields[:-1]):
+            order = np.lexsort((owners, parent_fields))
+            rows, owners, indices, parent_fields = rows[order], owners[order], indices[order], parent_fields[order]
         is_first = np.ones(len(rows) + 1, bool)
-        is_first[1:-1] = (owners[1:] != owners[:-1]) | (edges[1:] != edges[:-1])
-        names = {edge: self.field_at(edge) for edge in unique(edges).tolist()}
+        is_first[1:-1] = (owners[1:] != owners[:-1]) | (parent_fields[1:] != parent_fields[:-1])
+        names = {parent_field: self.field_at(parent_field) for parent_field in unique(parent_fields).tolist()}
         for start, stop in pairwise(true_rows(is_first).tolist()):
-            type_name, field = names[int(edges[start])]
+            type_name, field = names[int(parent_fields[start])]
             yield FieldRows(type_name, int(owners[start]), field, rows[start:stop], indices[start:stop])
 
     def positions(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
@@ -201,10 +201,10 @@ class Sheet(Table):
     """All messages of a type: one row for each message, one column for each field.
 
     Columns of every sheet: length (bytes), parent (row in the sheet of the parent's type), index (in the repeated
-    field), edge (index in `Facts.columns.edges` of the field that contains the message), depth (number of messages
-    around the message), flags, present (bit = index of the field). The column of a field contains the number, the id of
-    the string, the length of bytes, the row of the message (-1: absent), or the number of elements of a repeated field;
-    for repeated bytes, and numbers that are not read, the number of records.
+    field), parent_field (index in `Facts.columns.parent_fields` of the field that contains the message), depth (number
+    of messages around the message), flags, present (bit = index of the field). The column of a field contains the
+    number, the id of the string, the length of bytes, the row of the message (-1: absent), or the number of elements of
+    a repeated field; for repeated bytes, and numbers that are not read, the number of records.
     """
 
     if TYPE_CHECKING:
@@ -251,9 +251,9 @@ class Sheet(Table):
         cached = self._under.get(fields)
         if cached is not None:
             return cached
-        result: Rows = self.edge == self.facts.edges[fields[0]]
+        result: Rows = self.parent_field == self.facts.parent_fields[fields[0]]
         for field in fields[1:]:
-            result = result | (self.edge == self.facts.edges[field])
+            result = result | (self.parent_field == self.facts.parent_fields[field])
         if self.n <= _MAX_CACHED_ROWS:
             self._under[fields] = result
         return result
@@ -309,12 +309,12 @@ class Sheet(Table):
         return self.facts.path(self.type_name, row)
 
     def positions(self, rows: Rows) -> tuple[Rows, Rows, Rows]:
-        """Return the parents, indices and edges of messages."""
-        return self.parent[rows], self.index[rows], self.edge[rows]
+        """Return the parents, indices and parent fields of messages."""
+        return self.parent[rows], self.index[rows], self.parent_field[rows]
 
     def field_at(self, number: int) -> tuple[str, str]:
-        """Return the message type that has the field of an edge, and the field's name."""
-        type_name, _, field = self.facts.columns.edges[number].rpartition(".") if number >= 0 else ("", "", "")
+        """Return the message type that has the field of a number in `parent_field` columns, and the field's name."""
+        type_name, _, field = self.facts.columns.parent_fields[number].rpartition(".") if number >= 0 else ("", "", "")
         return type_name, field
 
     def depth_of(self, rows: Rows) -> Rows:
@@ -415,9 +415,9 @@ class UnknownFields(Table):
 class Facts:
     """The input of all rules. Sheets and derived columns are computed at their first use.
 
-    edges: the numbers of fields, such as "GraphProto.node", in `edge` columns. present: the names of sheets, lists and
-    "UnknownFields" that have rows, and of fields that some message has, such as "NodeProto", "NodeProto.input" and
-    "NodeProto.domain".
+    parent_fields: the numbers of fields, such as "GraphProto.node", in `parent_field` columns. present: the names of
+    sheets, lists and "UnknownFields" that have rows, and of fields that some message has, such as "NodeProto",
+    "NodeProto.input" and "NodeProto.domain".
     """
 
     if TYPE_CHECKING:
@@ -460,9 +460,9 @@ class Facts:
         self.root = root.DESCRIPTOR.name
         self.document = document
         self.count = self.columns.count  # count(name): the number of rows of a table
-        self.edges = self.columns.edge_numbers
+        self.parent_fields = self.columns.parent_field_numbers
         self.present = self.columns.present_tables()
-        self._steps: dict[int, tuple[str, bool]] = {}  # steps of paths, by edge: name, whether the field is repeated
+        self._steps: dict[int, tuple[str, bool]] = {}  # by parent field: its name, whether it is repeated
         self._parent = ("", -1, "")  # type, row and path of the parent in the most recent `path` call
         self._sheets: dict[str, Sheet] = {}
         self._lists: dict[str, List] = {}
@@ -577,12 +577,12 @@ class Facts:
         located = self.columns.locate(name, row)
         if located is None:
             return ""
-        name, row, edge, index = located
+        name, row, parent_field, index = located
         # Successive calls often have rows of the same parent.
         if self._parent[:2] != (name, row):
             self._parent = (name, row, self._absolute_path(name, row))
         parent_path = self._parent[2]
-        step = self._step(edge, index)
+        step = self._step(parent_field, index)
         return f"{parent_path}.{step}" if parent_path else step
 
     def _absolute_path(self, name: str, row: int) -> str:
@@ -590,22 +590,22 @@ class Facts:
         steps = []
         located = self.columns.locate(name, row)
         while located is not None:
-            name, row, edge, index = located
-            steps.append(self._step(edge, index))
+            name, row, parent_field, index = located
+            steps.append(self._step(parent_field, index))
             located = self.columns.locate(name, row)
         return ".".join(reversed(steps))
 
-    def _step(self, edge: int, index: int) -> str:
+    def _step(self, parent_field: int, index: int) -> str:
         """Return the last step of the path of a message."""
-        name, is_repeated = self.step(edge)
+        name, is_repeated = self.step(parent_field)
         return f"{name}[{index}]" if is_repeated else name
 
-    def step(self, edge: int) -> tuple[str, bool]:
-        """Return the name of the field of an edge, and whether it is repeated."""
-        if edge not in self._steps:
-            sheet, _, name = self.columns.edges[edge].rpartition(".")
-            self._steps[edge] = name, self.columns.field_column(sheet, name)[1] == "CHILDREN"
-        return self._steps[edge]
+    def step(self, parent_field: int) -> tuple[str, bool]:
+        """Return the name of a parent field, by its number in `parent_field` columns, and whether it is repeated."""
+        if parent_field not in self._steps:
+            sheet, _, name = self.columns.parent_fields[parent_field].rpartition(".")
+            self._steps[parent_field] = name, self.columns.field_column(sheet, name)[1] == "CHILDREN"
+        return self._steps[parent_field]
 
 
 def repeats(*keys: Rows, where: Rows | None = None) -> Rows:

@@ -379,8 +379,8 @@ class _Views:
         located = self._facts.columns.locate(type_name, row)
         if located is None:
             return self._message
-        parent_type, parent_row, edge, index = located
-        name, is_repeated = self._facts.step(edge)
+        parent_type, parent_row, parent_field, index = located
+        name, is_repeated = self._facts.step(parent_field)
         view = getattr(self._view(parent_type, parent_row), name)
         if is_repeated:
             view = view[index]

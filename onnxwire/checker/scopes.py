@@ -52,7 +52,7 @@ class Scopes:
     def __init__(self, facts: Facts) -> None:
         graphs, nodes, attributes = facts.GraphProto, facts.NodeProto, facts.AttributeProto
         walk = Walk(facts.columns)
-        main_graphs = true_rows(graphs.under("ModelProto.graph") | (graphs.edge < 0))
+        main_graphs = true_rows(graphs.under("ModelProto.graph") | (graphs.parent_field < 0))
         algorithms = initializations = main_graphs[:0]
         if "TrainingInfoProto" in facts.present:
             algorithms = true_rows(graphs.under("TrainingInfoProto.algorithm"))

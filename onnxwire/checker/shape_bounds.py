@@ -166,7 +166,7 @@ class ShapeBounds:
         graphs = facts.GraphProto
         outermost_graphs = true_rows(
             graphs.under("ModelProto.graph", "TrainingInfoProto.algorithm", "TrainingInfoProto.initialization")
-            | (graphs.edge < 0)
+            | (graphs.parent_field < 0)
         )
         for graph in outermost_graphs.tolist():
             self._run_graph(graph, Scope(None), [])

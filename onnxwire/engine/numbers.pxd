@@ -12,10 +12,10 @@ from onnxwire.engine.view cimport Cursor, Record, View
 
 
 cdef class RepeatedScalar(Repeated):
-    # The result of `decode`: the elements, which may be unaligned, and their number. Before the first `decode`, and from
-    # some changes of the field to the next `decode`, `items` is NULL; `n` may be set nevertheless. The elements are in memory of the document, of `index_or_numbers` or of
-    # `edited_elements` (see Repeated). The memory of `edited_elements` is valid until other code runs, which may
-    # replace or move it.
+    # The result of `decode`: the elements, which may be unaligned, and their number. Before the first `decode`, and
+    # from some changes of the field to the next `decode`, `items` is NULL; `n` may be set nevertheless. The elements
+    # are in memory of the document, of `index_or_numbers` or of `edited_elements` (see Repeated). The memory of
+    # `edited_elements` is valid until other code runs, which may replace or move it.
     cdef const uint8_t* items
     cdef Py_ssize_t n
 

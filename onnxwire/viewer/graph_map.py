@@ -407,11 +407,11 @@ class ModelMap:
         columns = self.columns
         if columns.producer[value] >= 0:
             producer = self._node_at(int(columns.producer[value]))[1]
-            return producer.output[int(columns.producer_slot[value])][:_MAX_NAME_CHARS]
+            return producer.output[int(columns.producer_output[value])][:_MAX_NAME_CHARS]
         use = int(columns.first_use[value])
-        if use < 0 or columns.use_slot[use] < 0:  # used by graphs in attributes only
+        if use < 0 or columns.use_index[use] < 0:  # used by graphs in attributes only
             return ""
-        return self._node_at(int(columns.use_row[use]))[1].input[int(columns.use_slot[use])][:_MAX_NAME_CHARS]
+        return self._node_at(int(columns.use_row[use]))[1].input[int(columns.use_index[use])][:_MAX_NAME_CHARS]
 
     def _node_at(self, row: int) -> tuple[str, NodeProto]:
         """Return the path of a row's node, and the node."""

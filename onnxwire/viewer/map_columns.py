@@ -218,12 +218,12 @@ class MapColumns:
 
     count: the number of rows. graphs: the graphs by path. graph_of: the number of each row's graph. operators: (domain,
     op_type). op, scope: each row's index into `operators` and `scopes`.
-    use_row, use_value, use_slot: for each input of a node, the node's row, the value's number and the input's index,
+    use_row, use_value, use_index: for each input of a node, the node's row, the value's number and the input's index,
     sorted by row; after the inputs of a node come the values that the graphs in its attributes capture, with index -1.
-    output_row, output_value, output_slot: the same for each output.
+    output_row, output_value, output_index: the same for each output.
     use_start: the index in `use_row` of each row's first entry, then len(use_row). first_use: the index of each value's
     first entry, or -1.
-    producer: the row that produces a value, or -1; producer_slot: the index of that output. type: each value's index
+    producer: the row that produces a value, or -1; producer_output: the index of that output. type: each value's index
     into `types`, 0 if unknown. is_weight: whether a value is an initializer; parameters, bytes: the numbers of elements
     and bytes of that initializer, else 0. own_parameters, own_bytes: the numbers for the tensors in a row's attributes,
     including the graphs in them; inner_node_counts: the number of nodes in these graphs. is_input, is_output: whether a
@@ -317,8 +317,8 @@ class MapColumns:
         del columns
         order = np.lexsort((slot.view(np.uint32), row))
         output_uses, input_uses = order[is_output[order]], order[~is_output[order]]
-        self.use_row, self.use_value, self.use_slot = row[input_uses], values[input_uses], slot[input_uses]
-        self.output_row, self.output_value, self.output_slot = row[output_uses], values[output_uses], slot[output_uses]
+        self.use_row, self.use_value, self.use_index = row[input_uses], values[input_uses], slot[input_uses]
+        self.output_row, self.output_value, self.output_index = row[output_uses], values[output_uses], slot[output_uses]
 
     def _find_redefined_inputs(self, columns: Columns, graph_of: Array, is_output: Array) -> list[int]:
         """Return the rows of the table of uses that are outputs with the name of an input of the same function."""
@@ -398,10 +398,10 @@ class MapColumns:
         self.own_parameters = np.bincount(row[is_owned], elements[is_owned], self.count)
         self.own_bytes = np.bincount(row[is_owned], size[is_owned], self.count)
         self.producer = np.full(count, -1, np.int32)
-        self.producer_slot = np.zeros(count, np.int32)
+        self.producer_output = np.zeros(count, np.int32)
         # By the rules of `index/names`, the first of several producers is used, and inputs and initializers have none.
         _set_values(self.producer, self.output_value[::-1], self.output_row[::-1])
-        _set_values(self.producer_slot, self.output_value[::-1], self.output_slot[::-1])
+        _set_values(self.producer_output, self.output_value[::-1], self.output_index[::-1])
         self.producer[self.is_weight | self.is_input] = -1
         self.producer[self._function_inputs] = -1
 

@@ -334,8 +334,8 @@ class Groups:
         # The added constants (17, 91, ...) give equal numbers of different kinds different hashes.
         use_hashes = _mix(
             _mix(distance * 4 + is_own * 2 + columns.is_weight[value])
-            + _mix(columns.use_slot[use_indices].astype(np.int64) + 17)
-            + _mix(np.where(is_own, columns.producer_slot[value], 0) + 91)
+            + _mix(columns.use_index[use_indices].astype(np.int64) + 17)
+            + _mix(np.where(is_own, columns.producer_output[value], 0) + 91)
             + _mix(np.where(is_own | columns.is_weight[value], columns.type[value], 0) + 1_009)
         )
         node_hashes = _mix(columns.op[rows].astype(np.int64)) + _mix(columns.inner_node_counts[rows] + 31)

@@ -77,14 +77,14 @@ class NodeBoxes:
         the name that the operator gives the input, as in W 64×3×7×7, and an attribute as in strides [2, 2].
         """
         columns = self._columns
-        # use_slot is the index of the input, negative for a value that a nested graph captures.
+        # use_index is the index of the input, negative for a value that a nested graph captures.
         weights = [
-            (int(columns.use_slot[i]), shape_text(columns.types[int(columns.type[columns.use_value[i]])]))
+            (int(columns.use_index[i]), shape_text(columns.types[int(columns.type[columns.use_value[i]])]))
             for i in range(int(columns.use_start[row]), int(columns.use_start[row + 1]))
-            if columns.is_weight[columns.use_value[i]] and columns.use_slot[i] >= 0
+            if columns.is_weight[columns.use_value[i]] and columns.use_index[i] >= 0
         ]
         signature = self._signature(node) if weights else None
-        rows = [f"{_slot_name(signature, slot)} {shape}".strip() for slot, shape in weights[:MAX_LINES]]
+        rows = [f"{_input_name(signature, index)} {shape}".strip() for index, shape in weights[:MAX_LINES]]
         if len(weights) > MAX_LINES:
             rows[-1] = f"and {len(weights) - MAX_LINES + 1:,} more weights"
         return rows + _attribute_lines(node)[: MAX_LINES - len(rows)]
@@ -97,13 +97,13 @@ class NodeBoxes:
         return None if since is None else operator_table.signature(domain, node.op_type, since)
 
 
-def _slot_name(signature: Signature | None, slot: int) -> str:
+def _input_name(signature: Signature | None, index: int) -> str:
     """Return the name of an input by its index; "" if it is unknown."""
     if signature is None or not signature.inputs:
         return ""
     last_input = signature.inputs[-1]  # option "*": a variadic input
-    if slot < len(signature.inputs) - (last_input.option == "*"):
-        return signature.inputs[slot].name
+    if index < len(signature.inputs) - (last_input.option == "*"):
+        return signature.inputs[index].name
     return last_input.name if last_input.option == "*" else ""
 
 

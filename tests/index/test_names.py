@@ -177,7 +177,7 @@ def test_the_table_of_uses_names_the_scope_that_defines_each_value(models):
 def test_the_map_draws_the_node_that_produces_each_value(models):
     for model in models:
         columns = MapColumns(model)
-        uses = zip(columns.use_row.tolist(), columns.use_slot.tolist(), columns.use_value.tolist(), strict=True)
+        uses = zip(columns.use_row.tolist(), columns.use_index.tolist(), columns.use_value.tolist(), strict=True)
         drawn_uses = Counter((row, slot, int(columns.producer[value])) for row, slot, value in uses)
         expected = Counter()
         for scope in all_scopes(model):

@@ -191,7 +191,8 @@ RULES = {
 def _is_repeated(facts: Facts, *more_columns: Any) -> Any:
     """Return whether each function of a model has the domain, name and `more_columns` of an earlier function."""
     functions = facts.FunctionProto
-    is_repeated = repeats(functions.edge, normalized_domains(facts, functions.domain), functions.name, *more_columns)
+    domains = normalized_domains(facts, functions.domain)
+    is_repeated = repeats(functions.parent_field, domains, functions.name, *more_columns)
     return functions.under("ModelProto.functions") & (functions.name != EMPTY) & is_repeated
 
 

@@ -56,7 +56,7 @@ RULES = {
             "the model has the key {key!r} more than once; keep one of the entries",
         ),
         "metadata-nested-key-unique": (
-            lambda entry: repeats(entry.edge, entry.parent, entry.key, where=entry.under(*_NESTED_FIELDS)),
+            lambda entry: repeats(entry.parent_field, entry.parent, entry.key, where=entry.under(*_NESTED_FIELDS)),
             "metadata_props has the key {key!r} more than once; keep one of the entries",
         ),
         "metadata-key-present": (

@@ -32,7 +32,7 @@ RULES = {
             "all outputs of node {name!r} ({op_type}) are omitted; name one or remove the node",
         ),
         "node-name-unique": (
-            lambda node: repeats(node.edge, node.parent, node.name, where=_has_repeated_name(node)),
+            lambda node: repeats(node.parent_field, node.parent, node.name, where=_has_repeated_name(node)),
             "another node has the same name, {name!r}; rename one of them",
         ),
         # `function-opset-covers-body` reports nodes in functions, `function-domain-imported` calls of functions.

@@ -36,7 +36,7 @@ RULES = {
     },
     "OperatorSetIdProto": {
         "opset-import-duplicate-entry": (
-            lambda entry: repeats(entry.edge, entry.parent, entry.domain, entry.version),
+            lambda entry: repeats(entry.parent_field, entry.parent, entry.domain, entry.version),
             "domain {domain!r} at version {version} is listed more than once; keep one of the entries",
         ),
         "opset-import-version-positive": (
@@ -55,8 +55,8 @@ RULES = {
         "opset-import-default-alias": (
             lambda entry: (
                 (_normalized_domain(entry) == EMPTY)
-                & repeats(entry.edge, entry.parent, _normalized_domain(entry))
-                & ~repeats(entry.edge, entry.parent, entry.domain)
+                & repeats(entry.parent_field, entry.parent, _normalized_domain(entry))
+                & ~repeats(entry.parent_field, entry.parent, entry.domain)
             ),
             'the default operator set is imported as "" and as "ai.onnx"; keep one of the entries',
         ),
