@@ -138,7 +138,7 @@ cdef struct Share:
 
 
 cdef int divide_run(Share* shares, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Divide a run of 2 * THREAD_RUN_BYTES or more, between varints, among threads; return their number."""
+    """Divide a run of at least 2 * THREAD_RUN_BYTES bytes into shares of complete varints; return the share count."""
     cdef int max_threads = min(ow_count_processors(), <int>MAX_SHARES)
     cdef int n = <int>min(<uint64_t>(end - p) // THREAD_RUN_BYTES, <uint64_t>max_threads)
     cdef int i
@@ -258,7 +258,7 @@ cdef uint64_t decode_shares(
 
 
 def packed_levels():
-    """Return the instruction levels (`_packed.h`) that this processor supports, ascending; the last one is used."""
+    """Return the instruction levels of `_packed.h` that this build and processor support; the last one is used."""
     return list(range(LEVEL + 1))
 
 

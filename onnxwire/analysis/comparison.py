@@ -317,7 +317,7 @@ class Comparison:
         """Return whether two messages can be skipped because they are equal. Add an equal tensor to the progress.
 
         Returns False for models, graphs and large tensors, which are compared in parts. With `weights` or `progress`,
-        also returns False for messages that contain tensors with external data.
+        also returns False for tensors with external data and for messages that contain them.
         path, index: the path of the old message, or of the list that contains it and its index.
         """
         is_tensor = isinstance(old, _TENSOR_CLASSES)

@@ -11,7 +11,7 @@ cdef const uint8_t* find_marked(
 ) noexcept nogil:
     """Return the first record between p and end, at any depth, whose value is a message with a table marked IS_TARGET.
 
-    table: that of the message between p and end. tables, marks: all tables of the schema, and the mark of each table.
+    table: that of the message between p and end. tables, marks: all tables of the schema, and the marks of each table.
     depth: maximum number of nested levels.
     Returns `end` if there is no such record. A record that is damaged or nested too deeply is returned as well: the
     caller reads it with views, which raise the error.

@@ -56,7 +56,8 @@ cdef inline int ensure_resident(const uint8_t* p, uint64_t n) except -1:
     """Fetch the bytes of a value that are not resident; call this before any of them is read.
 
     Values shorter than LONG_BYTES were fetched with their message (`fetch_structure`). For a remote file, other code
-    may run while bytes are fetched; raises ClosedError if that code closed the document.
+    may run while bytes are fetched; raises ClosedError if that code closed the document, and SourceError if the bytes
+    cannot be fetched.
     """
     if n >= LONG_BYTES and N_PARTIAL:
         return fetch(p, n)

@@ -293,7 +293,7 @@ cdef PartialMemory memory_of(const uint8_t* p):
 
 
 cdef bint is_resident(const uint8_t* p, uint64_t n) noexcept:
-    """Return whether all bytes of a range are resident; True for other memory."""
+    """Return whether all bytes of a range are resident; True for memory that is not a PartialMemory."""
     cdef PartialMemory memory
     if N_PARTIAL == 0 or n == 0:
         return True
@@ -302,7 +302,7 @@ cdef bint is_resident(const uint8_t* p, uint64_t n) noexcept:
 
 
 cdef int fetch(const uint8_t* p, uint64_t n) except -1:
-    """Fetch the bytes of a range that are not resident. No-op for other memory."""
+    """Fetch the bytes of a range that are not resident. No-op for memory that is not a PartialMemory."""
     cdef PartialMemory memory = memory_of(p)
     return 0 if memory is None else memory.fetch(p, n)
 

@@ -419,7 +419,7 @@ def expand_index(index: Index, shape: tuple[int, ...]) -> tuple[list[range], lis
 def _runs(ranges: list[range], shape: tuple[int, ...], max_step: int) -> Iterator[tuple[int, int, int]]:
     """Iterate over the runs of elements that are read together: (start, step, count) in flat indices.
 
-    max_step: elements whose distance is at most this number of elements are read together.
+    max_step: the maximum absolute value of a step.
     """
     strides = [1] * len(shape)
     for axis in range(len(shape) - 1, 0, -1):

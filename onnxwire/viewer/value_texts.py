@@ -42,7 +42,7 @@ def value_text(message: Message, field: FieldDescriptor, value: Any = None, *, m
 
 
 def read_value(root: Message, path: str) -> dict[str, Any]:
-    """Return the value at a path in the notation of `onnxwire set`.
+    """Return the value at a path as editable text.
 
     For an attribute, an entry of metadata, an opset_import or a dim, this is the value in the message, such as the
     version.

@@ -64,7 +64,7 @@ def inner_boxes(queries, group="graph"):
 
 
 def labelled_edges(queries, group="graph"):
-    """Return the edges of a group, each as (producer, consumer, count); a box without a label has its kind."""
+    """Return the edges of a group, each as (producer, consumer, count); a box without a label is given by its kind."""
     answer = queries.map(group)
     names = [box["label"] or box["kind"] for box in answer["boxes"]]
     return [(names[edge["from"]], names[edge["to"]], edge["count"]) for edge in answer["edges"]]

@@ -85,7 +85,7 @@ def test_a_hundred_thousand_nodes_are_searched():
     assert answer["total"] == 1 + 10 + 100 + 1000
 
 
-def test_tensors_of_nodes_and_subgraphs_are_listed_after_initializers():
+def test_initializers_of_the_main_graph_are_listed_before_other_tensors():
     def constant(name, value):
         return helper.make_node(
             "Constant", [], [name], value=helper.make_tensor("", TensorProto.FLOAT, [2], [value] * 2)
@@ -209,7 +209,7 @@ def test_weights_inputs_and_outputs_are_drawn():
     }
 
 
-def test_a_tensor_lists_its_location_and_consumers(digits):
+def test_a_tensor_has_its_offset_and_the_number_of_its_consumers(digits):
     tensor = digits.tensor("graph.initializer[0]")
     official_tensor = MODEL.graph.initializer[0]
     data = DIGITS.read_bytes()[tensor["offset"] : tensor["offset"] + tensor["bytes"]]

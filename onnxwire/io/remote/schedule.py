@@ -59,7 +59,7 @@ class Schedule:
     def read_range(self, file: RemoteFile, range_start: int, end: int) -> Buffer | None:
         """Return the bytes of a scheduled range, and request the next ranges.
 
-        Returns None for other ranges, and for a range without a request, because a later range was read before it.
+        Returns None for other ranges, and for a range that has no request because a later range was read before it.
         Raises SourceError.
         """
         with self._lock:

@@ -29,7 +29,10 @@ _HEADER = r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \
 
 
 def parse_header(line: str) -> tuple[str, str]:
-    """Return the name and value of a header. Raises ValueError, without the line, if it is not `Name: value`."""
+    """Return the name and value of a header.
+
+    Raises ValueError if the line is not `Name: value`; the message does not contain the line.
+    """
     match = re.fullmatch(_HEADER, line)
     if match is None:
         raise ValueError("a header is written as `Name: value`")

@@ -1,4 +1,4 @@
-"""Read ranges of one file by HTTP, by obstore, by an object with obstore's methods, or by an fsspec file system."""
+"""Stores of files on servers, readers of one file in a store, and the conversion of library errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         async def read(self, start: int, end: int, version: Version | None) -> tuple[Buffer, Version]:
             """Return the bytes from start to end, or to the end of the file, and their version.
 
-            version: the expected version, or None. Raises the errors of the library.
+            version: the expected version, or None. Raises the errors of the library, RangeError and RequestError.
             """
 
         async def read_all(self, limit: int) -> tuple[Buffer | None, Version]:
@@ -51,9 +51,9 @@ _SCHEMES = ("http", "https", "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "a
 def open_store(address: Address, options: Mapping[str, Any] | None) -> Any:
     """Return the store of an address's root.
 
-    The most recently used stores are cached by root, process, options and environment, because creating one takes
-    longer than reading a small file. Raises SourceError for an unknown scheme, or if a library is missing or rejects
-    the options.
+    The most recently used stores are cached by root, process, options, environment and, for the Hub, the user's
+    token, because creating a store takes longer than reading a small file. Raises SourceError for an unknown scheme, or
+    if a library is missing or rejects the options.
     """
     if address.scheme not in _SCHEMES:
         raise SourceError(
