@@ -1,4 +1,4 @@
-"""Add the pages of the site that are not in docs/: those of SITE_PAGES and the reference of the Python API.
+"""Add the pages of the site that are not in docs/ (SITE_PAGES and the reference of the Python API); rewrite links.
 
 This module is a hook of mkdocs (`mkdocs.yml`). The reference lists the names of `onnxwire.__all__`, read from the
 sources and their stubs. The package is not imported, so that the site can be built without a compiler.

@@ -402,7 +402,7 @@ cdef class Document:
         )
 
     cdef void next_epoch(self) noexcept:
-        """Make every view refresh itself before its next use. No-op for a closed document."""
+        """Advance the epoch. No-op for a closed document."""
         if self.epoch != EPOCH_CLOSED:
             self.epoch = self.epoch + 1 if self.epoch + 1 < EPOCH_CLOSED else 1
 
@@ -433,8 +433,9 @@ cdef class Document:
 
     @critical_section
     def close(self):
-        """Release the bytes and close `files`; every view raises ClosedError from then on. No-op if `is_part`.
+        """Release the bytes and close `files`; every view raises ClosedError from then on.
 
+        No-op if `is_part`, or if already closed.
         While messages that were copied into other documents share the bytes, the bytes stay in memory and `files` open.
         Raises InUseError, and stays open, while arrays, memoryviews or calls use the bytes or an external file.
         """

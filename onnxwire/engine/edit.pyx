@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Edits of a message: setters of singular fields, nested messages, constructor keywords.
+"""Edits of a message: setters of singular fields, nested messages, clearing, copying, constructor keywords.
 
 Arguments are checked before the first change: an edit with an invalid argument changes nothing.
 """
@@ -139,7 +139,7 @@ cdef object new_message(Table* table):
 # --- values of singular fields
 
 cdef int read_integer(const Field* field, object value, int64_t* low) except -1:
-    """Convert an int to 64 bits in `low`; returns 1 for 2**63 and more, whose bits are those of a uint64, else 0."""
+    """Convert an int to 64 bits in `low`; returns 1 for 2**63 to 2**64 - 1 (the bits are a uint64), else 0."""
     cdef int overflow = 0
     if not PyLong_CheckExact(value):
         if isinstance(value, bool):
@@ -163,7 +163,10 @@ cdef object range_error(const Field* field, value):
 
 
 cdef int read_number(const Field* field, object value, uint64_t* raw) except -1:
-    """Convert a Python number, or the name of an enum value, to raw bits: a varint, or those of a fixed-size number."""
+    """Convert a Python number, or the name of an enum value, to raw bits.
+
+    raw: the bits of a fixed-size number, or the number that a varint encodes.
+    """
     cdef int field_type = field.type
     cdef int64_t low = 0
     cdef bint exceeds_int64

@@ -122,7 +122,7 @@ cdef const uint8_t* origin_of(const Field* field, PyObject* owner) noexcept:
 @cython.no_gc
 @cython.freelist(32)
 cdef class Repeated:
-    """The common base of both types of sequences; list methods are based on `convert`, `splice` and `replace`."""
+    """The common base of both types of sequences."""
 
     def __cinit__(self):
         if type(self) is Repeated:

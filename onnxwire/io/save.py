@@ -103,11 +103,12 @@ def save(
     inline_align: begin each inline payload of `threshold` bytes or more at a multiple of this number of bytes, with
     padding that readers skip.
 
-    Raises SaveError if a file can't be written, and leaves the old files unchanged; SourceError if a file that contains
-    data of the message can't be read; TensorError for an inconsistent tensor that must be moved; FieldTypeError
-    or FieldValueError for an argument of a wrong type or with an invalid value; TypeError for storage_options with a
-    local path. Warns with LargeFileWarning if the file has 2 GiB or more, and with ExternalDataWarning if external
-    files that the model refers to are missing from the new file's folder, or different there.
+    Raises SaveError if a file can't be written, and leaves the old files unchanged; SourceError for an invalid address
+    or storage_options, or if a file that contains data of the message can't be read; TensorError for an inconsistent
+    tensor that must be moved; FieldTypeError or FieldValueError for an argument of a wrong type or with an invalid
+    value; TypeError for storage_options with a local path, or a store without `put`. Warns with LargeFileWarning if the
+    file has 2 GiB or more, and with ExternalDataWarning if external files that the model refers to are missing from the
+    new file's folder, or different there.
     """
     from onnxwire.io.atomic_file import AtomicFile
     from onnxwire.io.references import check_references, references_of, reject_own_data_file

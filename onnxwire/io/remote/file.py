@@ -86,7 +86,7 @@ class RemoteFile:
 
     @property
     def has_sha256(self) -> bool:
-        """Whether the ETag is the SHA-256 of the content, as that of a large file on the Hub is."""
+        """Whether the ETag is the SHA-256 of the content, as that of a large file on the Hugging Face Hub is."""
         etag = self.version.etag if self._address.scheme == HUB_SCHEME else None
         return re.fullmatch('"[0-9a-f]{64}"', etag or "") is not None
 

@@ -1,8 +1,9 @@
 """Send HTTP requests with persistent connections, retries, and a check of every redirect.
 
 Requests run in threads of the loop's executor, one at a time in each; cancelling a request shuts its socket down. The
-credentials in the address and the caller's headers are sent only to the server of the address, and never after a
-redirect to another server. The reach of an IP address is LOCAL, PRIVATE or GLOBAL; see hosts.py.
+user and password of the address or .netrc, and the headers passed to HttpClient, are sent only to the server of the
+address, and never after a redirect to another server. The reach of an IP address is LOCAL, PRIVATE or GLOBAL; see
+hosts.py.
 """
 
 from __future__ import annotations
@@ -502,7 +503,7 @@ class HttpClient:
     def _connect_by_proxy(self, hosts: Hosts, site: Site, chain_reach: int | None, proxy: str) -> _Connection:
         """Return a connection to a server through a proxy.
 
-        The proxy resolves names, so each name except localhost is treated as that of a public server.
+        The proxy resolves names, so each name except localhost and *.localhost is treated as that of a public server.
         Raises OSError; RefusedError for an address whose reach is too small; RequestError for an unsupported proxy or
         an invalid root_certificate.
         """

@@ -39,8 +39,8 @@ def upload(
     Pieces of files on servers are fetched as needed. The file appears when the last part is uploaded; on failure the
     parts are removed, and an old file at the address stays unchanged. Only a plain HTTP server may store an incomplete
     file.
-    Raises SaveError if the upload fails; SourceError if the data to write can't be read; TypeError for a store without
-    `put`.
+    Raises SaveError if the upload fails; SourceError for an invalid address or invalid options, or if the data to write
+    can't be read; TypeError for a store without `put`.
     """
     origin = Origin(address, store, options)
     data_error: BaseException | None = None

@@ -32,7 +32,7 @@ def raw_data(*values: int) -> str:
 
 
 def initializer_case(broken: str, valid: str, ir: int = 14) -> Case:
-    """Return a case whose documents have a broken and a valid initializer."""
+    """Return a case with a broken initializer in one document and a valid initializer in the other."""
     return Case(model_with_initializers(broken, ir=ir), model_with_initializers(valid, ir=ir), _FIRST_INITIALIZER)
 
 
