@@ -299,7 +299,7 @@ cdef const uint8_t* scan(
                         if far_record == NULL:
                             advise_far(far, p)
                         else:
-                            far_record[0] = end = p
+                            far_record[0] = end = end_of_block = p
                 else:
                     p = read_varint(value, end, &n)
                     if p == NULL:
@@ -312,7 +312,7 @@ cdef const uint8_t* scan(
                     if far_record == NULL:
                         advise_far(far, p)
                     else:
-                        far_record[0] = end = p
+                        far_record[0] = end = end_of_block = p
                 field = known_field(table, &record)
                 if field == NULL:
                     flags[0] |= HAS_UNKNOWN
