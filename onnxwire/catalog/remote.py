@@ -88,7 +88,7 @@ class RemoteCatalog:
         fetch_all(tails)
 
     def file_system(self) -> Any:
-        """Return the opened files as a file system, for DuckDB."""
+        """Return the opened files as a file system, for DuckDB. Raises MissingPackageError without fsspec."""
         try:
             from fsspec import AbstractFileSystem
         except ImportError:

@@ -59,9 +59,9 @@ def sql(
     storage_options: as for `load`, for addresses.
     Returns DuckDB's relation, which prints as a table and has `fetchall()`, `pl()`, `df()`, `to_arrow_table()`, and the
     Arrow PyCapsule interface; None for a statement without a result. The result is computed when it is read.
-    Raises QueryError for a query that DuckDB rejects or `read_only` forbids, SourceError for a damaged catalog, and for
-    a folder or catalog with `read_only`, MissingPackageError without DuckDB (the `sql` extra), and the errors of
-    `to_arrow`.
+    Raises QueryError for a query that DuckDB rejects or `read_only` forbids, SourceError for a folder without a
+    catalog, for a damaged catalog, and for a folder or catalog with `read_only`, MissingPackageError without DuckDB
+    (the `sql` extra), or without fsspec for a catalog at an address, and the errors of `to_arrow`.
     """
     try:
         import duckdb

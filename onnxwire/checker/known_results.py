@@ -29,7 +29,7 @@ class Result(NamedTuple):
 class KnownResults:
     """A cache of results. A key contains the content id of each input; Values with equal ids are equal except `tensor`.
 
-    n_element_reads: the number of reads of elements of stored tensors. An id does not depend on all of them, so a
+    n_element_reads: the number of reads of elements of stored tensors. An id does not depend on all elements, so a
     result is not cached if its evaluation read some. n_unevaluated_calls: the number of calls that were not evaluated
     because of a limit. The result of a function with such a call is not cached, because another evaluation of it may
     be complete.

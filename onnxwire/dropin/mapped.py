@@ -132,7 +132,10 @@ def _count_private_ranges(mapping: FileMapping | mmap) -> int:
 
 
 def _read_structure(mapping: FileMapping, descriptor: int, values: list[tuple[int, int]], is_partial: bool) -> None:
-    """Read the bytes between the long values into memory. is_partial: whether the list of values may be incomplete."""
+    """Read the bytes outside of the long values into memory.
+
+    is_partial: whether the list of values may be incomplete; the bytes after the last value are then not read.
+    """
     end = 0
     for start, stop in values if is_partial else [*values, (len(mapping), len(mapping))]:
         if start > end:
@@ -168,14 +171,16 @@ def files_open_for_writing() -> set[Identity]:
 
 
 def _protect_mapped_file(path: object, flags: int, is_folder_unknown: bool) -> None:
-    """Replace a mapped file by a copy, or by an empty file if it will be truncated, before it is opened for writing.
+    """Replace a mapped file before it is opened for writing or truncated.
+
+    It is replaced by an empty file if opening it certainly truncates it, else by a copy.
 
     The mapping refers to the old file; reading a truncated mapping would end the process. If a writable file can't be
     replaced because of one of RENAME_ERRORS, its mapped bytes are read into memory instead.
-    path: the argument of `open`. flags: the flags of open(2). is_folder_unknown: whether a relative path
-    may belong to another folder than the working directory.
-    Raises SaveError, which is an OSError, if any other error prevents the replacement, and OSError if the bytes can't
-    be read.
+    path: the argument of `open` or `os.truncate`. flags: the flags of open(2), 0 for `os.truncate`. is_folder_unknown:
+    whether a relative path may belong to another folder than the working directory.
+    Raises SaveError, which is an OSError, if a file that is not writable can't be replaced, or any other error prevents
+    the replacement, and OSError if the bytes can't be read.
     """
     # AtomicFile opens names relative to the target's folder; in the working directory the same names may be mapped
     # files. So ignore its calls.

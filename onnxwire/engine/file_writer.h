@@ -1,4 +1,5 @@
-/* System calls that move bytes between files, start writeback, set the size of a file, and find holes.
+/* System calls that read, write and copy bytes of files, recognize network file systems, start writeback, set the size
+ * of a file, and find holes.
  *
  * ow_read, ow_write and ow_copy do not retry, so that the caller can handle signals between attempts. They return the
  * number of bytes moved, which may be fewer than requested, or -errno; ow_copy returns -ENOSYS if the platform lacks
@@ -156,8 +157,8 @@ static inline int ow_is_sparse(int fd) {
 }
 
 /* Find the first range between offset and end that is not a hole. *data: its start; *hole: its end; both are `end` if
- * there is no such range. If the platform does not support the query, the result is offset to end. The file's position
- * is restored, because other processes may share it. */
+ * there is no such range. If the platform does not support the query, or `end` is past the file's end, the result is
+ * offset to end. The file's position is restored, because other processes may share it. */
 static inline void ow_find_data(int fd, uint64_t offset, uint64_t end, uint64_t *data, uint64_t *hole) {
     *data = offset;
     *hole = end;

@@ -20,7 +20,7 @@ cdef class FileWriter:
     cdef bint is_fresh                  # the file had no bytes from the start offset on: skipped ranges read as zeros
     cdef readonly bint is_stream        # the file is a pipe or device, written at its current position
     cdef bint is_busy                   # a method is running, or an error occurred: no method may start
-    cdef uint64_t written_end           # the offset after the last byte written to the file
+    cdef uint64_t written_end           # the offset after the last byte written to the file or skipped as a hole
     cdef uint64_t reported_end          # the offset up to which progress was called and writeback started
     cdef uint8_t* buffer
     cdef uint64_t n_buffered            # bytes in the buffer

@@ -23,7 +23,7 @@ def unpack(source, out, int bits, Py_ssize_t start=0):
     source: C-contiguous buffer of at least ceil((start + n) * bits / 8) bytes. out: writable C-contiguous buffer of n
     one-byte elements, which must not overlap source; their high bits become zero. bits: 2, 4 or 6. start: the index of
     the first element, which need not begin at a byte boundary.
-    Raises ValueError, and writes nothing, if a size does not fit or `bits` is another number.
+    Raises ValueError, and writes nothing, if a size or `start` does not fit or `bits` is another number.
     """
     cdef Py_buffer packed, elements
     PyObject_GetBuffer(source, &packed, PyBUF_SIMPLE)

@@ -77,7 +77,8 @@ def change_dimensions(
     inference, and the changes. Raises PathError for a variable, input or dimension that does not exist and for an
     input without a shape; EditError for changes that contradict each other, sizes that no dimension can have, names of
     variables that are not identifiers, new names in `renames` that another variable has, and `dynamic` in a model
-    without inputs other than initializers.
+    without inputs other than initializers. With `infer`, also raises the errors of `onnxwire.infer_shapes` that are
+    subclasses of onnxwire.Error, except MissingPackageError.
     """
     plan = _Plan(model)
     for old, new in (renames or {}).items():
@@ -98,7 +99,7 @@ def _check_variable(text: str) -> str:
 
 
 def _parse_dimension(size: str | int) -> str | int:
-    """Return the new value of a dimension: a size, or the name of a variable."""
+    """Return the new value of a dimension: a size, or the name of a variable. Raises EditError for any other value."""
     if isinstance(size, str) and not _NUMBER.fullmatch(size):
         return _check_variable(size)
     number = int(size) if len(str(size)) < 30 else -1  # int() rejects texts of thousands of digits
@@ -181,7 +182,7 @@ class _Plan:
         return list(shape.dim)
 
     def _set_position(self, name: str, index: int, dim: Dim, value: str | int) -> None:
-        """Add a new value of a dimension of an input, or of its variable if it is one."""
+        """Add a new value of a dimension of an input; if the dimension is a variable, of this variable."""
         if dim.dim_param:
             self._set_variable(dim.dim_param, value)
         elif self.positions.setdefault((name, index), (dim, value))[1] != value:
@@ -388,7 +389,10 @@ def _small_shape(tensor: TensorProto) -> list[int]:
 
 
 def _infer_shapes(model: ModelProto, changes: DimensionChanges) -> ModelProto:
-    """Return the model with inferred shapes, or, if inference fails, the model itself, and set `changes.reason`."""
+    """Return the model with inferred shapes, or, if inference fails, the model itself, and set `changes.reason`.
+
+    Raises the errors of onnxwire except MissingPackageError.
+    """
     from onnxwire.bridges.onnx_tools import infer_shapes
 
     try:

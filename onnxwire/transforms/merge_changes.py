@@ -481,7 +481,8 @@ def _new_fault_conflicts(merged: ModelProto, base: ModelProto, *sides: ModelProt
     base_counts, *side_counts = (
         Counter(map(_fault_key, check(model, select=_CONFLICT_RULES))) for model in (base, *sides)
     )
-    # The expected number of faults of each text: that of a side, or that of the base plus those that each side added.
+    # The expected number of faults of each text is the greatest of three numbers: those of both sides, and that of the
+    # base plus the faults that each side added.
     n_expected = {
         fault: max(
             *(counts[fault] for counts in side_counts),

@@ -1,4 +1,5 @@
-"""Names that graphs define or capture from outer graphs, the cost of renaming and extracting, suggestions of names."""
+"""Names that graphs define or capture from outer graphs, the nesting limit, the cost of renaming and extracting,
+suggestions of names."""
 
 from __future__ import annotations
 
