@@ -518,8 +518,8 @@ def write_text(View message, write, bint as_protoc, max_bytes, summary, unknown_
 
     summary: called with a message; returns the names of its fields to omit and a comment, or None. unknown_fields:
     called with a message and its indentation; yields the lines of its unknown fields, or a label and a buffer. None to
-    omit them. Raises DecodeError if the message is damaged or nested more than MAX_DEPTH deep; the text up to that
-    point is passed on.
+    omit them. Raises DecodeError if the message is damaged or nested more than MAX_DEPTH deep, and SourceError if
+    a value can't be read from its file; the text up to that point is passed on.
     """
     cdef TextBuffer text = TextBuffer.__new__(TextBuffer)
     text.write = write
