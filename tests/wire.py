@@ -2,6 +2,7 @@
 
 `valid_wire` draws valid bytes, also in unusual forms. `malformed_wire` draws bytes that may have invalid records.
 `damaged_wire` draws valid bytes that were then truncated, or of which some were changed, inserted or deleted.
+`assert_same_as_official` compares edits of onnxwire's messages with the same edits of official messages.
 The arguments `descriptor` and `field` of strategies are onnxwire's.
 """
 

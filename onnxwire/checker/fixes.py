@@ -69,8 +69,8 @@ class _Remover:
     choose: Chooser
 
 
-# A function of a message that breaks a rule. It returns a template of the description, the detail to insert, and a
-# function that changes a message; or None if there is no single safe repair.
+# A function whose argument is a message that breaks a rule. It returns a template of the description, the detail to
+# insert, and a function that changes a message; or None if there is no single safe repair.
 Editor = Callable[[Any], tuple[str, str, Callable[[Any], object]] | None]
 
 _removers: dict[str, _Remover] = {}
@@ -126,7 +126,9 @@ def _key_of(element: Any) -> str:
     "quant-annotation-tensor-unique",
 )
 def _choose_repeated_entries(siblings: Any, field: FieldRows, table: Table) -> Iterator[int]:
-    """Choose repeated entries if all entries with their key are equal; otherwise readers may use the last one."""
+    """Choose repeated entries if all entries with their key are equal. If they differ, choose none of them: a reader
+    may use the last one.
+    """
     first_indices = dict.fromkeys((_key_of(siblings[index]) for index in _numbers(field.indices)), -1)
     ambiguous: set[str] = set()
     for index, element in enumerate(siblings):
@@ -140,7 +142,7 @@ def _choose_repeated_entries(siblings: Any, field: FieldRows, table: Table) -> I
 
 
 def _value_names(facts: Facts) -> NDArray[np.bool_]:
-    """Return whether each string, by id, is the name of a value in any graph or function."""
+    """Return whether each string, by id, is the name of a tensor, or of a value in any graph or function."""
     infos = facts.ValueInfoProto
     is_name = np.zeros(facts.columns.text_count(), bool)
     is_name[infos.name[infos.under("GraphProto.input", "GraphProto.output")]] = True
@@ -193,7 +195,7 @@ def _edit_missing_type(attribute: Any) -> tuple[str, str, Callable[[Any], object
 
 @edits("attribute-type-valid")
 def _edit_undefined_type(attribute: Any) -> tuple[str, str, Callable[[Any], object]] | None:
-    """Return the edit that replaces the type UNDEFINED by that of the value; None for an unknown number."""
+    """Return the edit that replaces the type UNDEFINED as `_edit_missing_type` does; None for an unknown number."""
     return _edit_missing_type(attribute) if attribute.HasField("type") and attribute.type == 0 else None
 
 

@@ -48,7 +48,7 @@ INPUT_SHAPES = _read_rows()
 
 
 def find_misfit(call: Call) -> str:
-    """Return a description of the first input that does not fit, "" if all fit.
+    """Return a description of an input that does not fit, "" if all fit.
 
     The operator must be in INPUT_SHAPES.
     """
@@ -109,7 +109,7 @@ def _match_dims(
 
 
 def _sizes(call: Call, known_sizes: list[tuple[int, int, Alternatives, int]]) -> dict[str, int]:
-    """Return the value of each name: that of the attribute, else the first size of a dim that is only this name.
+    """Return the value of each name: the attribute or its default, else the first size of a dim that is only this name.
 
     known_sizes: as in `find_misfit`.
     """

@@ -82,7 +82,7 @@ cdef int walk_message(
     """Fetch the bytes between the long values of a message.
 
     is_deep: whether to walk also the nested messages; otherwise long ones are skipped. After a damaged record, the rest
-    of the message is not fetched, because no reader continues there. Raises the errors of the source.
+    of the message is not fetched, because no reader continues there. Raises MemoryError and the errors of the source.
     """
     cdef PartialMemory memory = memory_of(p)
     cdef Level* levels = NULL

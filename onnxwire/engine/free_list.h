@@ -18,7 +18,7 @@ static inline void ow_revive(PyObject *o)
 #endif
 }
 
-/* Release the reference to its type of an object that is put into a free list. */
+/* Release the reference of an object to its type, when the object is put into a free list. */
 static inline void ow_release_type(PyObject *o)
 {
     if (PyType_HasFeature(Py_TYPE(o), Py_TPFLAGS_HEAPTYPE))

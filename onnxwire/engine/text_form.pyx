@@ -75,7 +75,7 @@ cdef class TextBuffer:
     cdef NumberStyle number_style
     cdef bint is_ascii           # escape characters that are not ASCII
     cdef int max_depth
-    cdef Py_ssize_t max_bytes    # limit for strings and bytes, and for elements of repeated numbers; -1 for none
+    cdef Py_ssize_t max_bytes    # maximum bytes of a string or bytes value, and numbers of a field; -1: no limit
 
     def __dealloc__(self):
         free(self.start)
@@ -326,7 +326,7 @@ cdef Py_ssize_t write_real(char* out, double value, bint is_double, NumberStyle 
 
 
 cdef int put_singular(TextBuffer text, const Field* field, const Slot* slot) except -1:
-    """Append the number of a singular field."""
+    """Append the value of a singular field of numbers, bools or enum values."""
     cdef int type = field.type
     cdef int64_t integer = <int64_t>slot.n
     cdef uint32_t bits = <uint32_t>slot.n
@@ -518,8 +518,8 @@ def write_text(View message, write, bint as_protoc, max_bytes, summary, unknown_
 
     summary: called with a message; returns the names of its fields to omit and a comment, or None. unknown_fields:
     called with a message and its indentation; yields the lines of its unknown fields, or a label and a buffer. None to
-    omit them. Raises DecodeError if the message is damaged or nested more than MAX_DEPTH deep; the text up to that
-    point is passed on.
+    omit them. Raises DecodeError if the message is damaged or nested more than MAX_DEPTH deep, and SourceError if
+    a value can't be read from its file; the text up to that point is passed on.
     """
     cdef TextBuffer text = TextBuffer.__new__(TextBuffer)
     text.write = write

@@ -18,7 +18,7 @@
 #define OW_MIN_CACHED_PARTS OW_LIMIT(8, 2) /* the document caches the Spans of messages with this many parts or more */
 #define OW_MAX_LEAF_PAIRS OW_LIMIT(512, 4)         /* maximum number of pairs in a leaf of engine/overlay_index.pyx */
 #define OW_MAX_FULL_OVERLAYS OW_LIMIT(64, 2) /* maximum number of recent, uncompacted overlays of a document */
-#define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* as above, for a document with `is_part` and less than 64 KiB */
+#define OW_MAX_FULL_PART_OVERLAYS OW_LIMIT(8, 2) /* as above, for less than 64 KiB of copied or frozen messages */
 #define OW_MAX_RESCANNED_BYTES OW_LIMIT(1024, 24) /* compact overlays of longer messages store all present fields */
 /* Access to one of this many first elements makes no index. In a field of more than 64 times this many elements, the
  * number of these first elements is 4 times as large. The document caches only indexes of more than this many elements.

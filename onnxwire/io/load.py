@@ -63,9 +63,9 @@ def load(
     The view is a context manager that closes the document and its external data files. Only the records of the root
     message are scanned at this point.
     Raises SourceError for a file or external_root that can't be opened; DecodeError for bytes that are empty, damaged,
-    or not a message of the type, with the format of the bytes if it is recognized; TypeError for a source or
-    external_data of another type, for storage_options or allow_hosts with a local source, and for cache or allow_hosts
-    with `store`.
+    or not a message of the type, with the format of the bytes if it is recognized; TypeError for a source,
+    store, external_data or allow_hosts of another type, for storage_options or allow_hosts with a local source, and for
+    cache or allow_hosts with `store`.
     """
     document = open_document(source, mmap, store, storage_options, cache, allow_hosts, untrusted)
     try:

@@ -57,9 +57,9 @@ class TensorReader:
         copy: return a writable copy. writable: return a writable array, copied only if necessary; changing it does not
         change the tensor. packed: return the payload's bytes, uint8 of shape (nbytes,). strings: the Python type of the
         elements of a STRING tensor; "bytes" also allows elements that are not valid UTF-8.
-        Raises TensorError if type, dims and elements of the tensor do not fit together, SourceError and
-        ExternalDataError for external data that can't be read, and FieldTypeError if a STRING tensor is read with
-        another value of `strings`. Source: onnx.proto, TensorProto.
+        Raises TensorError if type, dims and elements of the tensor do not fit together, and for `packed` with a STRING
+        tensor; SourceError and ExternalDataError for external data that can't be read; FieldTypeError if a STRING
+        tensor is read with another value of `strings`. Source: onnx.proto, TensorProto.
         """
         storage = Storage(self)
         array = storage.bytes_array() if packed else storage.array(strings)[0]
@@ -150,7 +150,8 @@ def join_segments(tensors: Iterable[TensorFields]) -> Array:
     """Join the chunks of a tensor that is stored in segments.
 
     tensors: chunks of the same data type and dims, whose segments cover all elements once.
-    Returns a new array of shape dims. Raises TensorError if the chunks do not fit together.
+    Returns a new array of shape dims. Raises TensorError if the chunks do not fit together or there are none,
+    and the errors of `numpy`.
     """
     import numpy as np
 

@@ -94,7 +94,7 @@ def test_pack_reads_external_data_of_the_official_package(folder):
     assert not external_tensors(folder / "packed.onnx")
 
 
-def test_data_is_written_to_one_file_a_file_per_tensor_or_shards(folder):
+def test_data_is_written_to_one_file_or_one_per_tensor_or_shards(folder):
     run_silently("unpack", "m.onnx", "-o", "one.onnx", "--data", "weights/one.bin", cwd=folder)
     run_silently("unpack", "m.onnx", "-o", "each.onnx", "--data", "each/{name}.bin", cwd=folder)
     run_silently("unpack", "m.onnx", "-o", "shards.onnx", "--shard-size", "100K", cwd=folder)
