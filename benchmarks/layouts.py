@@ -42,7 +42,7 @@ def random_graphs() -> Iterator[Graph]:
 
 
 def groups_of(path: Path) -> Iterator[Graph]:
-    """Yield the groups of a model as the graphs that the map draws, repeated groups only once."""
+    """Yield the groups of a model as the graphs that the map draws: only groups with edges, and repeated ones once."""
     model_map = ModelMap(onnxwire.load(path))
     names = ["graph"]
     for name in names:

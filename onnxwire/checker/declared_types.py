@@ -1,4 +1,4 @@
-"""Reads the types and shapes of values that the document declares, in ValueInfoProto and in initializers."""
+"""Reads the types and shapes that ValueInfoProto declares and the dims of TensorProto, and compares shapes."""
 
 from __future__ import annotations
 

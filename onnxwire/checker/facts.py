@@ -124,7 +124,7 @@ class FieldRows(NamedTuple):
 
 
 class Table:
-    """A sheet, a list or the unknown fields: rows with paths and offsets, so that messages can refer to them."""
+    """A sheet, a list or the unknown fields: rows with paths and offsets, so that findings can refer to them."""
 
     facts: Facts
     type_name: str
@@ -299,7 +299,7 @@ class Sheet(Table):
         return self.records(name)[1]
 
     def cell(self, name: str, row: int) -> str | int:
-        """Return one value of a field's column, a string for an id."""
+        """Return one value of a column, a string for an id."""
         number = int(getattr(self, name)[row])
         is_text = name not in _COMMON_COLUMNS and self.facts.columns.field_column(self.type_name, name)[1] == "TEXT"
         return self.facts.text(number) if is_text else number
@@ -313,7 +313,10 @@ class Sheet(Table):
         return self.parent[rows], self.index[rows], self.parent_field[rows]
 
     def field_at(self, number: int) -> tuple[str, str]:
-        """Return the message type that has the field of a number in `parent_field` columns, and the field's name."""
+        """Return the message type that has the field, and the field's name; two empty strings for the root.
+
+        number: a value of a `parent_field` column.
+        """
         type_name, _, field = self.facts.columns.parent_fields[number].rpartition(".") if number >= 0 else ("", "", "")
         return type_name, field
 
@@ -380,7 +383,7 @@ class List(Table):
 
 
 class UnknownFields(Table):
-    """Records that the schema has no field for.
+    """Records that are unknown fields, by their number, wire type or enum value.
 
     start: the offset of the tag. value: the value of a varint, 0 for another wire type. sheet, row: the message that
     contains the record, as an index into `sheet_names` and a row. number: the field number. wire: the wire type.
@@ -520,7 +523,7 @@ class Facts:
 
     @cached_property
     def unknown_fields(self) -> UnknownFields:
-        """Records that the schema has no field for."""
+        """Records that are unknown fields, by their number, wire type or enum value."""
         return UnknownFields(self)
 
     @cached_property

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 PREFIX_BYTES = 512  # number of first bytes that are compared
-# The header of .lzma: the usual properties and dictionary size, then an unknown size or one of less than 4 GiB.
+# The header of .lzma: the usual properties and dictionary size, then an uncompressed size that is unknown or less than
+# 4 GiB.
 _OLD_LZMA = re.compile(rb"\x5d\0\0.\0\xff{8}|\x5d\0\0.\0.{4}\0{4}", re.S)
 # The opcode PROTO with a version, then the first opcodes of a protocol: FRAME of version 4 or 5, or others.
 _PICKLE = re.compile(

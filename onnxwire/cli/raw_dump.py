@@ -97,7 +97,7 @@ class Printer:
             self.levels.append(_Level(None, offset, level.end, group=record.number))
             return value_start
         if record_end is None:
-            # If a message runs past the end, print the part that exists; `record.raw` is the length in the file.
+            # If a message runs past the end, print the part that exists; `record.raw` is its length as stored.
             if record.raw is None or field is None or field.message_type is None or not may_enter:
                 raise self._fault_error(offset)
             self._print_line(offset, f"{label} {{  # {level.end - value_start:,} of {count_text(record.raw, 'byte')}")
@@ -121,7 +121,10 @@ class Printer:
         return record_end
 
     def _fault_error(self, offset: int) -> DecodeError:
-        """Return the error at an offset; inside groups and cut messages, at the start of the outermost of them."""
+        """Return the error at an offset.
+
+        If the innermost levels are groups or cut messages, it is the error at the start of the outermost of these.
+        """
         levels = self.levels
         while levels and (levels[-1].group is not None or levels[-1].is_cut):
             offset = levels.pop().start

@@ -46,10 +46,10 @@ class AtomicFile:
 
     The data is written to a new file in the same directory. If the block ends without an exception, the new file is
     synced to disk and renamed over the old one. An error or a kill before the rename leaves the old file unchanged;
-    processes that have the old file open or mapped keep its contents. The new file inherits the old one's permissions,
-    and its owner, group, access control list and user attributes as far as permitted; other hard links keep the old
-    contents. If the path is a symbolic link, its target is replaced. A path that is not a regular file, such as a pipe,
-    a device or /dev/stdout, is written directly.
+    processes that have the old file open or mapped keep its contents. As far as permitted, the new file inherits the
+    old one's permissions, owner and group (except on Windows), and its access control list and user attributes (only on
+    Linux). Other hard links keep the old contents. If the path is a symbolic link, its target is replaced. A path that
+    is not a regular file, such as a pipe, a device or /dev/stdout, is written directly.
 
     On Linux the new file has no name until it is on disk, so that a kill leaves no file behind. A kill between naming
     and renaming, or on systems without nameless files, leaves `.NAME.….onnxwire-tmp`, which the next save to the same
@@ -212,7 +212,7 @@ class AtomicFile:
         self._close_folder()
 
     def close(self) -> None:
-        """Close the descriptor of a prepared file. Another save to the same path may then remove it as stale."""
+        """Close the descriptor of a prepared file. Another save to the same path may then remove the file as stale."""
         # The attribute is cleared first: after a KeyboardInterrupt the number may belong to another file.
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
@@ -288,7 +288,7 @@ class AtomicFile:
                 os.close(descriptor)
 
     def _sync_and_name(self) -> None:
-        """Sync the data to disk, and name the new file.
+        """Sync the data to disk, name the new file, and copy the old file's attributes to it.
 
         A stream or a device is only synced. No-op for a file in the temporary directory, which is copied later.
         """
@@ -489,7 +489,10 @@ def _remove_stale(folder: Folder, name: str) -> None:
 
 
 def _copy_attributes(descriptor: int, old_status: os.stat_result, folder: Folder, name: str) -> None:
-    """Copy owner, permissions, access control list and user attributes of the old file, as far as permitted."""
+    """Copy the old file's owner, group and permissions as far as permitted. No-op on Windows.
+
+    On Linux the access control list and user attributes are copied, too.
+    """
     if sys.platform == "win32":
         return
     mode = stat.S_IMODE(old_status.st_mode)

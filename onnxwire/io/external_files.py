@@ -154,7 +154,7 @@ class ExternalFiles:
         self._by_identity.clear()
 
     def _find_data(self, location: str) -> ExternalFile | None:
-        """Return the data that the caller passed for a location as a file, or None."""
+        """Return an ExternalFile of the data that the caller passed for a location, or None if there is none."""
         if self._data is None:
             return None
         if callable(self._data):
@@ -325,7 +325,7 @@ class AllowedFolders:
             raise self._error(location, reason)
 
     def _check_inside(self, location: str, status: os.stat_result, ancestors: Collection[Identity]) -> None:
-        """Raise ExternalDataError unless a regular file is in or below an allowed folder.
+        """Raise ExternalDataError unless the file is regular, and in or below an allowed folder.
 
         status: the file's status. ancestors: the identities of the file's folder and the folders above it.
         """
@@ -346,7 +346,8 @@ class AllowedFolders:
     ) -> None:
         """Raise ExternalDataError unless the file is regular, and all its hard links are in or below allowed folders.
 
-        Hard links of a file in `external_root` are not checked. ancestors: as for `_check_inside`. read_status: reads
+        The error is also raised if the file was changed or replaced while it was opened. Neither this nor the hard
+        links are checked for a file in or below `external_root`. ancestors: as for `_check_inside`. read_status: reads
         the status of the file's path.
         """
         status = os.fstat(descriptor)

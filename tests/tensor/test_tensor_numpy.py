@@ -253,7 +253,7 @@ def test_strings_that_are_not_utf8_are_returned_as_bytes_only(data):
 
 
 def basic_indices_of(shape):
-    """Draw any basic index: ints, slices with steps, Ellipsis; slices may reach beyond the end, as in Python."""
+    """Return a strategy for basic indices of ints, slices and Ellipsis; slices may have steps and exceed the shape."""
     bound = st.none() | st.integers(-7, 7)
     step = st.sampled_from([None, 1, 2, 3, -1, -2, 9])
     slices = st.lists(st.builds(slice, bound, bound, step), min_size=0, max_size=len(shape)).map(tuple)

@@ -1,4 +1,4 @@
-"""The JSON form equals the output of the official runtime."""
+"""The JSON form equals the output of the official runtime. Tests of options, errors and `onnxwire dump --json`."""
 
 from __future__ import annotations
 
