@@ -99,8 +99,9 @@ cdef int put_into_parent(Overlay self, View parent) except -1:
     """Make an absent message present in its parent, which has an overlay."""
     unlist_absent(self)
     advance_epoch(<Document>parent.document, (<Overlay>parent.overlay).address)
+    # The destructor of a released value may read this message, which then must not look absent.
+    Py_CLEAR(self.parent)  # `parent` is another reference to it, so no other code runs here
     put_value(<Overlay>parent.overlay, self.field, presence_mark(), 0, <PyObject*>self)
-    Py_CLEAR(self.parent)
     return 0
 
 

@@ -267,8 +267,7 @@ cdef int apply(Step step) except -1:
     if step.action == PUT:
         if step.field.type == MESSAGE:
             (<Document>step.target.document).next_epoch()
-        if overlay.owners[step.field.slot] != NULL:
-            step.destination = <object>overlay.owners[step.field.slot]
+        keep_old_value(overlay, step)
         put_value(overlay, step.field, step.p, step.n, NULL if step.value is None else <PyObject*>step.value)
     elif step.action == ADD_ELEMENTS:
         elements = step.destination
@@ -286,6 +285,17 @@ cdef int apply(Step step) except -1:
         overlay.slots[step.field.slot].p = presence_mark()
         overlay.slots[step.field.slot].n = <uint64_t>numbers.n
     return 0
+
+
+cdef void keep_old_value(Overlay overlay, Step step) noexcept:
+    """Reference the owner of the value that `put_value` releases: of the field, or of another member of its oneof."""
+    cdef PyObject* old = overlay.owners[step.field.slot]
+    cdef uint32_t i
+    for i in range(step.field.n_peers):
+        if overlay.owners[step.field.peers[i]] != NULL:
+            old = overlay.owners[step.field.peers[i]]  # at most one member of a oneof has a value
+    if old != NULL:
+        step.destination = <object>old
 
 
 cdef bint has_peer(View self, const Field* field):

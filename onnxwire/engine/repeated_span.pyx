@@ -269,11 +269,11 @@ cdef class RepeatedSpan(Repeated):
     @critical_section
     def _payloads(self):
         """Return a list of the Payloads of all elements of a repeated string or bytes field."""
+        cdef list payloads = []  # made first, because it may run the garbage collector
         cdef Elements elements = self.elements()
         cdef Element* element
         cdef Spans index
         cdef Py_ssize_t i
-        cdef list payloads = []
         if elements is None:
             index = self.make_index()
             for i in range(index.n):

@@ -123,17 +123,19 @@ cdef list strings_in(View view, Field* field):
     """Return the strings of a repeated field."""
     cdef Document document
     cdef const uint8_t* p
+    cdef const uint8_t* end
     cdef Record record
     cdef list strings = []
     if not is_unedited(view):
         return list(field_value(view, field))
     document = <Document>view.document
     p = view.start
+    end = view.end
     # Decoding invalid UTF-8 may run other code, which must not close the document.
     document.pins += 1
     try:
-        while p != NULL and p < view.end:
-            p = read_record(p, view.end, MAX_DEPTH, &record)
+        while p != NULL and p < end:
+            p = read_record(p, end, MAX_DEPTH, &record)
             if p != NULL and record.tag == (<uint64_t>field.number << 3 | WIRE_LEN):
                 strings.append(text_at(view, record.value, record.n, NULL))
     finally:

@@ -252,6 +252,7 @@ cdef class Search:
         cdef Pair edited
         cdef const uint8_t* end
         cdef const uint8_t* unedited_to
+        cdef Document _old_document = self.scanned_document  # released last: its destructor may close other documents
         if sequence is None or len(self.levels) > MAX_DEPTH:  # at this depth, entering the next element raises
             return 0
         table = sequence.field.sub

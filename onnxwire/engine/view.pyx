@@ -566,9 +566,9 @@ cdef int follow(View self) except -1:
         return 0
     unlist_absent(overlay)
     current = field_value(parent, overlay.field)
-    fill(current)
     if current is self:
         return 0
+    fill(current)
     if KEEPS_IDENTITY:
         key = key_of(self)
         unregister_view(&key, <PyObject*>self)

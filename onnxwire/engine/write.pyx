@@ -29,8 +29,9 @@ def encode_pieces(View message, bint deterministic, FileWriter target or None):
     whole encoding is returned in order, as bytes objects and Pieces.
     """
     cdef Encoder encoder = Encoder(deterministic)
+    cdef list pieces = []  # made first, because it may run the garbage collector
     measure_and_fetch(encoder, message)
-    encoder.pieces = []
+    encoder.pieces = pieces
     if target is not None and not target.is_stream:
         encoder.target = target
     encoder.start = encoder.p = <uint8_t*>malloc(BUFFER_BYTES)

@@ -125,6 +125,7 @@ cdef class TensorRows:
         """Return the index in `files` for a tensor that was read by `read_row`."""
         cdef Document document = <Document>view.document
         cdef uint64_t n = layout.location_size
+        cdef Document _old_document = self.document  # released last: its destructor may close the document of `layout`
         if document is not self.document:
             self.document = document
             self.inline_file = self.last_file = -1

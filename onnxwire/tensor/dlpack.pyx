@@ -155,7 +155,10 @@ cdef int set_layout(OwDLTensor* tensor, array) except -1:
     cdef int i = 0
     if array.size:
         tensor.data = <void*><uintptr_t>array.__array_interface__["data"][0]
-    for length, stride in zip(array.shape, array.strides):
+    shape, strides = array.shape, array.strides
+    if len(shape) != tensor.ndim or len(strides) != tensor.ndim:  # properties of a subclass
+        raise BufferError(f"an array of {tensor.ndim} dimensions has the shape {shape} and the strides {strides}")
+    for length, stride in zip(shape, strides):
         if stride % itemsize and length > 1 and tensor.data != NULL:
             raise BufferError(f"strides of {array.strides} bytes are not multiples of an element's {itemsize} bytes")
         tensor.shape[i] = length
