@@ -39,7 +39,10 @@ def test_a_failed_allocation_leaves_no_partial_change(name: str, printed_lines: 
 
 
 def test_each_allocation_of_a_sort_by_a_key_may_fail() -> None:
-    """The sort makes the list of keys in a comprehension; setup.py corrects its code in some versions of Cython."""
+    """The sort makes the list of keys in a comprehension.
+
+    setup.py corrects the code that some versions of Cython generate for comprehensions.
+    """
     result = subprocess.run([sys.executable, str(PROGRAM), "sort by a key"], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[-500:] + result.stderr
 

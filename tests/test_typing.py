@@ -112,7 +112,7 @@ ILL_TYPED = {
     "onnxwire.NodeProto(attribute=[node])": "list-item",
     "onnxwire.NodeProto(attribute=attribute)": "arg-type",
     "model.CopyFrom(node)": "arg-type",
-    # operations that fields and their elements do not have
+    # assignments and calls that are not allowed, and a subclass
     "model.graph = graph": "misc",
     "model.graph.node = [node]": "assignment",
     "model.graph.node[0] = node": "misc",

@@ -31,9 +31,10 @@ cdef int hook(const char* event, object arguments, void* data) except -1:
 def watch_opening(callback):
     """Call a function before a file is opened for writing, or truncated.
 
-    callback: receives the path, the flags of open(2) (0 for os.truncate), and whether the path may be relative to an
-    open folder (`dir_fd`, which the audit event omits). If the callback raises, the call that opens or truncates the
-    file raises this exception. Only the first call in a process has an effect, which lasts until the process ends.
+    callback: receives the path (or the descriptor that is truncated), the flags of open(2) (0 for os.truncate), and
+    whether the path may be relative to an open folder (`dir_fd`, which the audit event omits). If the callback raises,
+    the call that opens or truncates the file raises this exception. Only the first call in a process has an effect,
+    which lasts until the process ends.
     """
     global CALLBACK
     if CALLBACK is None:

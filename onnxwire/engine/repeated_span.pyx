@@ -56,7 +56,7 @@ cdef object make_element(RepeatedSpan self, const uint8_t* p, uint64_t n, PyObje
 
 
 # Free lists of sequences and iterators, because a loop over a repeated field creates one of each. In the objects of
-# these lists, all members that refer to Python objects are None.
+# these lists, all members that own a reference to a Python object are None.
 cdef PyObject* FREE_SEQUENCES[FREE_LIST_CAPACITY]
 cdef PyObject* FREE_ITERATORS[FREE_LIST_CAPACITY]
 cdef int N_FREE_SEQUENCES = 0
@@ -160,7 +160,7 @@ cdef class RepeatedSpan(Repeated):
         return index
 
     cdef Spans walk(self):
-        """Return the spans of all elements, which are records."""
+        """Return the spans of all elements of an unchanged field."""
         cdef Spans index = Spans.__new__(Spans)
         cdef Cursor cursor
         cdef Record record
@@ -413,7 +413,7 @@ cdef class RepeatedSpan(Repeated):
 
     @critical_section
     def extend(self, values):
-        """Add all values of an iterable at the end; messages are copied, and share their bytes.
+        """Add all values of an iterable at the end; messages are copied.
 
         Raises TypeError or ValueError for a value that the field can't store; then nothing is added.
         """
@@ -433,7 +433,7 @@ cdef class RepeatedSpan(Repeated):
 
     @critical_section
     def append(self, value):
-        """Add a value at the end; a message is copied, and the copy, which shares its bytes, is returned.
+        """Add a value at the end; a message is copied, and the copy is returned.
 
         Raises TypeError or ValueError for a value that the field can't store.
         """
@@ -479,7 +479,8 @@ cdef class RepeatedSpan(Repeated):
     def add(self, **fields):
         """Add a new message at the end and return it.
 
-        fields: as for the constructor of the message. Raises AttributeError for a field of strings or bytes.
+        fields: as for the constructor of the message. Raises the errors of the constructor, and AttributeError for a
+        field of strings or bytes.
         """
         cdef Elements elements
         cdef Elements _removed_overlays = None
@@ -697,8 +698,8 @@ cdef class SpanIterator:
     cdef bint peek(self, Span* element) except -1:
         """Locate the next element without making a view.
 
-        Return False at the end, if the element is not a span of the message's bytes, or if its record does not directly
-        follow the previous one.
+        Return False at the end, if the element is not a span of the message's bytes, or if no intact record of the
+        field with a tag of one byte is at the cursor.
         """
         cdef RepeatedSpan sequence = self.sequence
         cdef Elements elements
@@ -729,9 +730,10 @@ cdef class SpanIterator:
             self.cursor.p = element.p + element.n
 
     cdef Py_ssize_t skip_until(self, const Span* element, const uint8_t* limit) noexcept:
-        """Skip the element that `peek` has located, and the elements of the records after it that end before `limit`.
+        """Skip the element that `peek` has located, and the elements directly after it that end before `limit`.
 
-        Return the number of skipped elements. The limit is in the bytes of the message.
+        Only the located element is skipped if the elements were edited. Return the number of skipped elements. The
+        limit is in the bytes of the message.
         """
         cdef Py_ssize_t start = self.i
         cdef uint64_t n

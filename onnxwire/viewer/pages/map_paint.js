@@ -31,7 +31,10 @@ export const titleOf = (box) => {
   return box.label || box.kind;
 };
 
-/** Return a line with the numbers of differing nodes of a group, and the size of the group or of each of several equal blocks. */
+/**
+ * Return a line with the numbers of differing nodes of a group, and the numbers of nodes, parameters and bytes of the group. For several
+ * equal blocks, the line has the numbers of nodes and parameters of each block, and no bytes.
+ */
 export function factsOf(box) {
   const blocks = blocksOf(box);
   const facts = [nounText(box.nodes / blocks, "node") + (blocks > 1 ? " per block" : "")];
@@ -52,7 +55,7 @@ export function markOf(box) {
 /** Return the numbers of nodes that differ from the compared model, by kind of difference, as a text. */
 export const marksText = (box) => Object.entries(box.marks ?? {}).map(([mark, count]) => `${countText(count)} ${mark}`).join(", ");
 
-/** Return the number of equal blocks that a box represents. */
+/** Return the number of equal blocks that a box represents; 1 for other boxes, including those of equal nodes. */
 const blocksOf = (box) => (box.times && box.member_kind !== "node" ? box.times : 1);
 
 /** Return the most frequent operators of a group, or of each of several equal blocks, with the numbers of their nodes. */

@@ -108,9 +108,9 @@ const boxName = (frame, i) => {
 
 /**
  * Return all edges on the map and all boxes except those of kind entry and exit, with their coordinates, outer boxes before inner boxes.
- * A box: name, box (of the server's answer), frame (around it), innerFrame (its own frame, if it is open), depth (of nested
- * frames), index (in its frame), x, y (left, top), width, height. Edges are listed by frame: edge (of the server's answer), points,
- * from and to (names of boxes). bounds: left, top, width and height of the whole map.
+ * A box: name, box (of the server's answer), frame (around it), innerFrame (its own frame, if it is open), depth (number of
+ * open boxes around it), index (in its frame), x, y (left, top), width, height. Edges are listed by frame: edge (of the server's
+ * answer), points, from and to (names of boxes). bounds: left, top, width and height of the whole map. root: the given frame.
  */
 export function flatten(root) {
   computeCoordinates(root);

@@ -73,7 +73,7 @@ function samplesOf(points, toRight) {
 
 /**
  * Place labels next to their edges, between the left and right borders of an open group, so that they cover no boxes, arrows, edges or
- * other labels. frame: the Frame (map_scene.js) of the group. edges: the edges that labels must not cover, as `flatten` of map_scene.js
+ * labels of the same call. frame: the Frame (map_scene.js) of the group. edges: the edges that labels must not cover, as `flatten` of map_scene.js
  * returns them. labelledEdges: the edges that get labels. textOf(edge): returns the label. isForced: if there is no free position, place
  * a label at the middle of the last segment of its edge, instead of omitting it; this label may cover anything. Returns a list of
  * {mapEdge, text, x, y, width}; y is the baseline.

@@ -94,7 +94,7 @@ function deleteNode(node) {
   });
 }
 
-/** Return a card with the inputs of a node, which link to their producers. */
+/** Return a card with the inputs of a node, and links to their producers or tensors. */
 function inputsCard(node) {
   const nameCell = (value) => renamableName(valueLink(value), value.name, node, "value");
   const valueLink = (value) => {

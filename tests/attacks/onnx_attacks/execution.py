@@ -1,4 +1,4 @@
-"""Models whose execution or inlining does not end, and structures, parameters and types that crash runtimes."""
+"""Endless execution, inlining and walks of models, and structures, parameters and types that crash runtimes."""
 # fmt: off
 
 from __future__ import annotations

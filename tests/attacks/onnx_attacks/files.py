@@ -74,7 +74,7 @@ add_path_attacks(attack, [("backslash", "The location is ..\\outside.bin: up on 
     "The location is ....//outside.bin: removing '../' once leaves '../'.", "....//outside.bin"), ("dots-with-space",
     "The location is '.. /outside.bin': Windows strips the space.", ".. /outside.bin"), ("three-dots",
     "The location is .../outside.bin.", ".../outside.bin"), ("trailing-parent",
-    "The location is 'folder/..', the folder itself.", "folder/.."), ("fullwidth-dots",
+    "The location is 'folder/..', the model's folder.", "folder/.."), ("fullwidth-dots",
     "The location has full-width dots and slash, which NFKC turns into '../'.", "\uff0e\uff0e\uff0foutside.bin"),
     ("two-dot-leader", "The location has a two dot leader, which NFKC turns into '..'.", "\u2025/outside.bin"),
     ("parent-only", "The location is '..'.", "..")])
