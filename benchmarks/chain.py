@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.data import FOLDER, make_once
 
 N_LARGE, N_MEDIUM = 1_000_000, 100_000  # numbers of nodes of the chains; TENSORS has N_MEDIUM tensors
-# RENAMED is MEDIUM with other names of nodes and values.
+# RENAMED is MEDIUM with other names of nodes and values; its tensor has the same name.
 LARGE, MEDIUM, RENAMED = (FOLDER / f"chain_{name}.onnx" for name in ("large", "medium", "renamed"))
 SMALL = FOLDER / "one_node.onnx"
 TENSORS = FOLDER / "small_tensors.onnx"
@@ -35,7 +35,7 @@ def _encode_varint(value: int) -> bytes:
 def _write(path: Path, n_nodes: int, n_tensors: int, prefix: str) -> None:
     """Write a chain of nodes: alternately Relu and, if there are tensors, Add with one of the tensors.
 
-    prefix: the start of the names of nodes and values.
+    prefix: the start of the names of nodes and values, but not of tensors.
     """
 
     def records() -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""The names and summaries of the commands. Each command is a module cmd_NAME, in which NAME has _ in place of -.
+"""The names and summaries of the commands. The module of a command is cmd_NAME, with _ in place of - in its name.
 
 The module is imported when the command is called.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 GROUPS = {
     "look": {
         "info": "the summary of a model",
-        "ls": "tensors, nodes or values, with their sizes",
+        "ls": "tensors with their sizes, nodes or values",
         "show": "any message, value or tensor, by its path",
         "stats": "range, mean, NaNs, ... of every tensor",
         "view": "a model in the browser, or as a report",

@@ -51,7 +51,7 @@ def run_git(*arguments: str, file: IO[bytes] | None = None, may_fail: bool = Fal
 def load_version(path: str) -> ModelProto:
     """Load a version of a model that git wrote to a file: a model, a Git LFS pointer to a model, or nothing.
 
-    Raises the errors of `load`, and SourceError for a pointer whose object is not in the local store.
+    Raises the errors of `load` and `resolve_pointer`.
     """
     if not _read_head(path):  # a version that does not exist is an empty file, or /dev/null
         return ModelProto()
@@ -61,7 +61,7 @@ def load_version(path: str) -> ModelProto:
 def resolve_pointer(path: str) -> str:
     """Return the path of a Git LFS pointer's object in the local store, or `path` itself if the file is no pointer.
 
-    Raises SourceError if the object is not in the store.
+    Raises SourceError if the file can't be read, git fails, or the object is not in the store.
     """
     pointer = read_pointer(path)
     if pointer is None:
@@ -159,7 +159,7 @@ def edit_line(path: Path, line: str, *, is_present: bool) -> None:
 
 
 def require_repository(path: str) -> None:
-    """Raise PathError unless the working directory is in a repository that git reads.
+    """Raise PathError if the working directory is not in a git repository, SourceError if git fails otherwise.
 
     path: the working directory, for the error.
     """

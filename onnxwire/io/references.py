@@ -39,7 +39,8 @@ def check_references(references: dict[tuple[ExternalFiles, str], str], path: str
     """Compare the external data files of a message with the files to which the saved model would refer.
 
     references: the references of the message. path: the path to save the message to. refuse: whether to raise SaveError
-    for a file that was replaced since it was opened, and if tensors refer to different files by the same location.
+    if a file of a model that was read from the folder of `path` was replaced since it was opened, or if tensors refer
+    to different files by the same location.
     Returns a warning for the first file that is missing or different in the folder of `path`, or "".
     """
     if not references:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MAX_EDGES = 1_500  # maximum number of edges of one group
 # If a group has more edges from (or to) the outside, boxes with other incoming (or outgoing) edges show the number of
-# values from (or to) the outside instead of these edges.
+# values from (or to) the outside instead of these edges, except those of a route.
 _MAX_OUTER_EDGES = 8
 _MAX_VALUE_BOXES = 12  # maximum number of boxes of inputs, and of outputs; the last box represents all remaining values
 _MAX_OPERATORS = 4  # maximum number of operators listed in a box

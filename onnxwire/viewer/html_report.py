@@ -141,7 +141,8 @@ def _treemap_html(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
 def _group_of_name(name: str) -> str:
     """Return the part of a model that a tensor belongs to: model.layers.3 for model.layers.3.mlp.weight.
 
-    Without a numeric step, it is the name without its last step, or the whole name if that is its only step.
+    Dots and slashes separate the steps of a name. Without a numeric step, the part is the name without its last step,
+    or the whole name if it has only one step.
     """
     steps = name.replace("/", ".").strip(".").split(".")
     for i, step in enumerate(steps):

@@ -1,6 +1,7 @@
 """The nodes of all graphs of a model as integer columns: operators, scopes, inputs and outputs.
 
-A scope here is a part of a node's name that contains other nodes, such as the module layers.3 in /layers.3/Conv.
+A scope here is a part of the model that names or metadata of nodes describe, such as the module layers.3 in the name
+/layers.3/Conv.
 """
 
 from __future__ import annotations

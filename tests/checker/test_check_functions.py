@@ -75,8 +75,8 @@ def test_the_highest_of_several_imports_of_a_domain_is_used():
         'functions { name: "F" domain: "a.b" opset_import { version: 13 } opset_import { version: 17 } '
         f"{node('', 'o', op='Relu')} }}"
     )
-    # Relu has the versions 6, 13 and 14. If a lower import were used, the versions of Relu in the function and in the
-    # model would differ, and function-opset-compatible would report it.
+    # Relu has the versions 1, 6, 13 and 14. If a lower import were used, the versions of Relu in the function and in
+    # the model would differ, and function-opset-compatible would report it.
     imports = "opset_import { version: 12 } opset_import { version: 14 }"
     rules = {rule for rule, _ in _errors(model(fields=function, ir=10, opset=imports))}
     assert rules == {"opset-import-domain-conflict", "function-opset-domain-unique"}

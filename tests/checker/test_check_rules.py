@@ -1,4 +1,4 @@
-"""Tests that a rule reports the broken document of its case but not the valid one, and of the tables of rules."""
+"""Tests that a rule reports the broken document of its case but not the valid one, and tests of the tables of rules."""
 
 import subprocess
 import sys

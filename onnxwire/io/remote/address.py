@@ -180,7 +180,8 @@ def shown_source(source: str) -> str:
 def without_credentials(line: str) -> str:
     """Return a line of text with users, passwords and queries removed from its addresses.
 
-    An address ends at a space. An address that was converted to a path and back may lack one of its slashes.
+    An address ends at a space. An address that was converted to a path and back may lack one of its slashes; it is
+    changed only if it contains an @.
     """
     return re.sub(_ADDRESS_IN_LINE, _shown_match, line) if ":/" in line else line
 

@@ -365,7 +365,7 @@ export class MapView {
     if (this.width && this.scene) this.moveCamera(cameraOfBeginning(this.viewport(), this.scene), isMoving);
   }
 
-  /** Return the size of the canvas, and the width of its left part that the card of the selection covers. hasCard: whether the card is shown. */
+  /** Return the size of the canvas, and the width of its left part that the card of the selection covers, 0 on a narrow map. hasCard: whether the card is shown. */
   viewport(hasCard = !this.card.hidden && this.card.childElementCount > 0) {
     return { width: this.width, height: this.height, covered: hasCard && this.width >= MIN_WIDTH_BESIDE_CARD ? CARD_WIDTH : 0 };
   }
