@@ -58,8 +58,9 @@ def check_official(model: ModelProto, *, full: bool = False) -> None:
     full: also infer shapes strictly, as full_check does. Payloads of 1 KiB and more are read only if they have a wrong
     size or are strings, chunks or indices of sparse tensors; with `full`, also if their elements determine a shape.
     Raises onnx.checker.ValidationError for the first fault, and with `full` onnx.shape_inference.InferenceError;
-    ExternalDataError and SourceError for external data that is missing or truncated; TensorError if the model without
-    payloads is larger than protobuf can read; MissingPackageError without the `onnx` package.
+    ExternalDataError and SourceError for external data that is invalid, not allowed, missing or truncated; TensorError
+    if the model without payloads is larger than protobuf can read; FieldTypeError for an object that is not a
+    ModelProto of onnxwire; MissingPackageError without the `onnx` package.
     """
     checker = import_official("checker")
     stripped_model = StrippedModel(model, choose_included=partial(_find_tensors_for_checker, is_full=full))

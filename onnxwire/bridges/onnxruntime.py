@@ -42,12 +42,13 @@ def inference_session(
     sess_options: the session's options, which are changed and can't be used for another session. options: the other
     parameters of InferenceSession, such as providers.
     Payloads of 16 KiB and more in mapped local files that still have the same path, the model's own or external ones,
-    are not read: onnxruntime receives their locations and maps them. Other initializers of the main graph of this size
-    that it or its subgraphs read are passed as arrays, which onnxruntime copies, except strings and sub-byte and
-    complex types. All other parts of the model are encoded. Afterwards the model may be closed, but the files must not
-    change.
-    Raises the errors of onnxruntime, FieldTypeError for an object that is not a ModelProto of onnxwire, the errors of
-    `TensorProto.numpy` for tensors, and TensorError for a model whose encoded parts are too large for protobuf.
+    are not read: onnxruntime receives their locations and maps them. Other initializers of this size that are in
+    the main graph, and that this graph or its subgraphs read, are passed as arrays, which onnxruntime copies, except
+    strings and sub-byte and complex types. All other parts of the model are encoded. Afterwards the model may be
+    closed, but the files must not change.
+    Raises the errors of onnxruntime, ImportError if it is not installed, FieldTypeError for an object that is not a
+    ModelProto of onnxwire, the errors of `TensorProto.numpy` for tensors, and TensorError for a model whose encoded
+    parts are too large for protobuf.
     """
     import onnxruntime
 
@@ -69,7 +70,9 @@ def inference_session(
 
 
 class _SessionModel:
-    """A copy of a model without large payloads, for onnxruntime. The copy shares the model's bytes.
+    """A copy of a model without the payloads that onnxruntime maps or receives as arrays.
+
+    The copy shares the model's bytes.
 
     root: the folder that the locations are relative to, or "". arrays: the initializers that are passed as arrays, by
     name: their bits as unsigned integers, and the number of their data type.
@@ -139,7 +142,10 @@ class _SessionModel:
         return self._locations[descriptor]
 
     def _find_location(self, descriptor: int, name: str) -> str:
-        """Return the location of an open file, and set `root`; "" if `name` leads to another file or is not allowed."""
+        """Return the location of an open file, and set `root`.
+
+        Returns "" if `name` leads to another file, has another root than earlier files, or is not allowed.
+        """
         path = PurePath(os.path.realpath(name))
         with suppress(OSError):
             # The path may lead to another file in the meantime: a model is often saved over its own file.

@@ -38,7 +38,7 @@ def optimize(
     such as skip_fusion_patterns, or of `onnxoptimizer.optimize`, such as passes.
     onnxslim reads weights for its computations, such as those of a convolution before a batch normalization, one
     at a time; it does not fold constants of `threshold` bytes or more. Passes of onnxoptimizer that compare weights or
-    compute with them are not run, since they would treat all omitted weights as equal.
+    compute with them are not run, since they would treat omitted weights as zeros or as empty.
     Returns a new model; unchanged payloads are shared with `model`.
     Raises the errors of the tool and of `apply`, FieldValueError for an unknown tool, a lower threshold, and passes
     that need the weights, and MissingPackageError if the tool is not installed.

@@ -63,10 +63,10 @@ _MAX_ELEMENTS = 20  # maximum number of printed elements of a field in a message
 _MAX_VALUES = 1000  # maximum number of printed elements of a selected part of a tensor
 _MAX_UNSELECTED_VALUES = 64  # maximum size of a tensor whose elements are all printed without an index
 _MAX_BYTES = 256  # maximum number of printed bytes of a field
-_MAX_TEXT_CHARS = 100  # maximum length of a string in a printed line; half the maximum length of an element's text
+_MAX_TEXT_CHARS = 100  # maximum length of a string in a printed line; half the length limit of `format_line`
 _MAX_ATTRIBUTE_VALUES = 8  # maximum size of a tensor in an attribute whose elements are printed
 _MAX_JSON_VALUES = 1 << 20  # maximum number of elements of a tensor in JSON
-_MAX_JSON_BYTES = 1024  # maximum length of strings, bytes and lists of numbers of a message in JSON
+_MAX_JSON_BYTES = 1024  # in JSON of a message: maximum bytes of a value, and maximum elements of a list of numbers
 _BARS = "▏▎▍▌▋▊▉█"  # bars of one to eight eighths of a character
 
 

@@ -139,7 +139,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--sandbox",
         action="store_true",
-        help="refuse catalogs, and queries that use files, the network, settings, or anything but the model's tables",
+        help="refuse catalogs, and queries that use files, the network or extensions, or change settings or tables",
     )
     add_type(parser, "the message in the file, such as GraphProto; default: ModelProto")
     add_color(parser)

@@ -233,7 +233,7 @@ cdef Overlay expand(CompactOverlay self, Document document, const uint8_t* addre
 
 
 cdef int fill_slots(CompactOverlay self, PyObject* document, Slot* slots) except -1:
-    """Fill zeroed slots: from the entries, and the slots of the other fields from the bytes of the content.
+    """Fill zeroed slots from the entries, and, unless `has_all`, the other slots from the bytes of the content.
 
     document: the document of the content.
     """

@@ -21,8 +21,8 @@ from onnxwire.engine.view cimport field_value, fill, named_field, text_at
 cdef class NameFilter:
     """Up to MAX_FILTER_NAMES names; selects the messages in which a string field, at any depth, may equal one of them.
 
-    Edited messages, and messages in several parts, are selected without a scan. Damaged messages and those nested more
-    than 100 deep are selected, too: the code that reads them then raises the error.
+    Edited messages, and messages in several parts, are selected without a scan. Damaged messages and those with
+    more than 100 levels of nesting are selected, too: the code that reads them then raises the error.
     """
 
     @staticmethod

@@ -71,10 +71,10 @@ INVALID_MODELS = {
     "vectors": _model("SVMRegressor", [FLOATS], support_vectors=[1.0] * 6, coefficients=[1.0, 1.0], n_supports=2,
                       rho=[0.0], **ML_DOMAIN),
     "sample size": _model("Multinomial", [FLOATS[0]], sample_size=0),
-    "order of the axes": _model("ReverseSequence", [FLOATS, [1, 1, 1]], time_axis=5),
+    "time axis": _model("ReverseSequence", [FLOATS, [1, 1, 1]], time_axis=5),
     "threshold": _model("Binarizer", [FLOATS], threshold=float("nan"), **ML_DOMAIN),
     "weights of leaves": _model("TreeEnsembleRegressor", [FLOATS], target_weights=[float("nan")], **ML_DOMAIN),
-    "length of a gram": _model("NGramRepeatBlock", [[[1]], FLOATS[0]], ngram_size=0, domain="com.microsoft"),
+    "length of an n-gram": _model("NGramRepeatBlock", [[[1]], FLOATS[0]], ngram_size=0, domain="com.microsoft"),
 }  # fmt: skip
 VALID_MODELS = {
     "index": _model("Gather", [np.full(1000, -5)], declared=["a", "b"]),

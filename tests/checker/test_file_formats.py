@@ -53,7 +53,7 @@ def test_a_format_is_recognized_by_both_functions(name):
     assert may_have_signature(_matrix([prefix], 128)).all()
 
 
-def test_may_have_signature_accepts_every_format_and_few_random_prefixes():
+def test_may_have_signature_accepts_every_recognized_prefix_and_few_random_prefixes():
     rng = random.Random(2)
     prefixes = [rng.randbytes(128) for _ in range(20_000)]
     prefixes += [bytes([rng.choice(prefix), *prefix[1:]]) for prefix in FORMATS.values() for _ in range(20)]

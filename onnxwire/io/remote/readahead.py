@@ -58,7 +58,10 @@ class Readahead:
         self._windows_bytes = 0  # total size of all windows
 
     def add(self, start: int, end: int, record: int) -> None:
-        """Record a skipped value from start to end, in a message whose record begins at `record`."""
+        """Record a skipped value from start to end, in a message whose record begins at `record`.
+
+        The step and the run of the first value are measured from `record`.
+        """
         if start < self._end:
             return  # the value is known from an earlier walk
         self._indexes.setdefault(end - start, []).append(len(self._sizes))

@@ -41,9 +41,9 @@ class Origin:
     `load`.
 
     Raises SourceError for an invalid address, an address that needs a library that is not installed, an address
-    together with an existing store, an invalid host, and, for an untrusted model, a setting that names a server which
-    is not allowed; TypeError for a cache or allowed hosts together with an existing store, and for a str as
-    `allow_hosts`.
+    together with an existing store that is not an fsspec file system, an invalid host, and, for an untrusted model, an
+    endpoint setting that is no URL or names a server which is not allowed; TypeError for a cache or
+    allowed hosts together with an existing store, and for a str as `allow_hosts`.
     """
 
     def __init__(
@@ -120,7 +120,10 @@ class Origin:
         return open_cache(self.cache, identity_in_store(address, self._options), version)
 
     def is_in_store_of(self, address: Address, options: Mapping[str, Any] | None) -> bool:
-        """Return whether the server of an address in S3 can copy bytes of this model, by equal schemes and settings."""
+        """Return whether the server of an address in S3 can copy bytes of this model.
+
+        That is assumed if the schemes and the options are equal, and the model was opened without `store=`.
+        """
         return self._is_own_store and self.address.scheme == address.scheme and (self._options or {}) == (options or {})
 
     @property
@@ -160,7 +163,8 @@ def hosts_of(address: Address, allow_hosts: Iterable[str] | None = None, untrust
     """Return the servers to which requests for a model may be sent; None if a library, such as obstore, sends them.
 
     allow_hosts: as for `load`; default: the environment variable ONNXWIRE_ALLOW_HOSTS, separated by commas.
-    untrusted: as for `load`; ONNXWIRE_UNTRUSTED sets it, too. Raises SourceError for an invalid host.
+    untrusted: as for `load`; ONNXWIRE_UNTRUSTED sets it, too. Raises SourceError for an invalid host, TypeError
+    for a str as `allow_hosts`.
     """
     allow_hosts = _allowed_hosts(allow_hosts)
     if address.site is None:
@@ -258,7 +262,10 @@ class RemoteFiles(ExternalFiles):
                 return
 
     def _open_batch(self, locations: list[str]) -> None:
-        """Open files concurrently. Raise the first error after the other files are open."""
+        """Open files concurrently. Raise the error that `open_files` returns after the other files are open.
+
+        All other errors, such as for a location that is not allowed, are raised at once.
+        """
         files: list[tuple[str, RemoteFile]] = []
         for location in locations:
             self._check(location)
