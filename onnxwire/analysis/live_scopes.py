@@ -71,6 +71,11 @@ def _definitions_in(
     return inputs, initializers, outputs
 
 
+def initializer_names(graph: GraphProto) -> set[str]:
+    """Return the names of the dense and sparse initializers of a graph."""
+    return {tensor.name for tensor in graph.initializer} | {sparse.values.name for sparse in graph.sparse_initializer}
+
+
 def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
     """Yield the graphs in the attributes of a node, but not those nested in them."""
     for attribute in node.attribute:

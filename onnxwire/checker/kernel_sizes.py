@@ -159,7 +159,8 @@ def _stft(call: Call) -> Value | None:
     length = _number(call, 3, (window[0] or 1) if window is not None else 1)
     if signal is None or len(signal) < 2 or signal[1] is None or signal[1] < length:
         return None
-    return _value_of_dims(call, signal[0], (signal[1] - length) // step + 1, length // 2 + 1, 2)
+    n_frequencies = length // 2 + 1 if call.int("onesided", 1) else length
+    return _value_of_dims(call, signal[0], (signal[1] - length) // step + 1, n_frequencies, 2)
 
 
 def _attention_scores(call: Call) -> Value | None:
@@ -266,8 +267,9 @@ BUFFERS: dict[str, Callable[[Call], Value | None]] = {
 # Operators whose output may be larger than the size that their function above returns.
 INEXACT_SIZE_LIBRARY_OPERATORS = (
     "RelativePositionBias", "UnfoldTensor", "FusedConv", "NhwcMaxPool", "DeformConv", "BeamSearch", "WhisperBeamSearch",
-    "GreedySearch", "Sampling", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "TfIdfVectorizer", "RNN", "GRU", "LSTM",
-    "OneHotEncoder", "FusedMatMul", "TransposeMatMul", "CropAndResize", "RoiAlign", "ArrayFeatureExtractor",
+    "GreedySearch", "Sampling", "MatMulNBits", "MatMulBnb4", "MatMulFpQ4", "FusedMatMul", "FusedMatMulActivation",
+    "TransposeMatMul", "TfIdfVectorizer", "RNN", "GRU", "LSTM", "OneHotEncoder", "CropAndResize", "RoiAlign",
+    "ArrayFeatureExtractor",
 )  # fmt: skip
 # Operators for which the lengths of output strings are estimated from the strings of the inputs: see `ShapeBounds`.
 # StringSplit and Tokenizer are absent: their strings are parts of those of the input.

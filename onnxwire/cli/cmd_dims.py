@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from onnxwire.analysis.describe import describe_type
+from onnxwire.analysis.live_scopes import initializer_names
 from onnxwire.cli.options import add_command
 from onnxwire.cli.result import add_result, load_to_change, save_result
 from onnxwire.cli.terminal import join_first_names, safe_text, table_lines, terminal_width
@@ -87,13 +88,13 @@ def _split_pairs(texts: list[str]) -> dict[str, str]:
 
 
 def _shape_lines(model: ModelProto) -> list[str]:
-    """Format the outputs of the graph, and its inputs except dense initializers, with their shapes."""
-    initializer_names = {tensor.name for tensor in model.graph.initializer}
+    """Format the outputs of the graph, and its inputs except initializers, with their shapes."""
+    names = initializer_names(model.graph)
     rows = [
         [kind, safe_text(value.name), safe_text(describe_type(value.type))]
         for kind, values in (("input", model.graph.input), ("output", model.graph.output))
         for value in values
-        if kind == "output" or value.name not in initializer_names
+        if kind == "output" or value.name not in names
     ]
     return table_lines(rows, max_width=terminal_width()) if rows else ["the graph has no inputs or outputs"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from onnxwire.analysis.live_scopes import initializer_names
 from onnxwire.analysis.paths import resolve
 from onnxwire.engine.search import Search
 from onnxwire.errors import EditError, Error, MissingPackageError, PathError, count_text, did_you_mean
@@ -20,7 +21,7 @@ from onnxwire.messages import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     Dim = TensorShapeProto.Dimension
 
@@ -120,8 +121,8 @@ class _Plan:
         self.model = model
         self.new_values: dict[str, str | int] = {}
         self.positions: dict[tuple[str, int], tuple[Dim, str | int]] = {}
-        initializer_names = {tensor.name for tensor in model.graph.initializer}
-        self.inputs = {value.name: value for value in model.graph.input if value.name not in initializer_names}
+        names = initializer_names(model.graph)
+        self.inputs = {value.name: value for value in model.graph.input if value.name not in names}
         self.variables = {
             dim.dim_param: None for _, dim in Search(model.graph, [TensorShapeProto.Dimension]) if dim.dim_param
         }
@@ -193,8 +194,8 @@ class _Plan:
     def apply(self, infer: bool) -> tuple[ModelProto, DimensionChanges]:
         """Make all changes. Returns the model, a new one after inference, and the changes."""
         changes = DimensionChanges()
-        old_sizes = {  # by index of a changed dimension
-            index: dim.dim_value
+        old_sizes = {
+            (index, dim.dim_value)
             for (_, index), (dim, value) in self.positions.items()
             if _read_dim(dim) not in (None, value)
         }
@@ -332,16 +333,16 @@ def _shaped_values(model: ModelProto, clear: bool = False) -> set[str]:
     clear: whether to remove these shapes, and the shapes of values of subgraphs.
     """
     graph = model.graph
-    initializer_names = {tensor.name for tensor in graph.initializer}
+    names_to_skip = initializer_names(graph)
     names = {
         value.name
         for values in (graph.output, graph.value_info)
         for value in values
-        if value.name not in initializer_names and _has_known_shape(value.type)
+        if value.name not in names_to_skip and _has_known_shape(value.type)
     }
     if clear:
         for path, value in Search(graph, [ValueInfoProto]):
-            if not path.startswith("input[") and value.name not in initializer_names:
+            if not path.startswith("input[") and value.name not in names_to_skip:
                 for _, tensor_type in Search(value.type, [TypeProto.Tensor, TypeProto.SparseTensor]):
                     tensor_type.ClearField("shape")
     return names
@@ -353,10 +354,10 @@ def _has_known_shape(type_proto: TypeProto) -> bool:
     return shape is not None and not any(dim.dim_param.startswith(_GENERATED_PREFIX) for dim in shape.dim)
 
 
-def _constant_shapes(graph: GraphProto, old_sizes: Mapping[int, int]) -> list[str]:
+def _constant_shapes(graph: GraphProto, old_sizes: Collection[tuple[int, int]]) -> list[str]:
     """Return descriptions of nodes whose constant shape contains an old size at the index of a changed dimension.
 
-    old_sizes: the old size by index of a changed dimension.
+    old_sizes: the indices and old sizes of changed dimensions.
     """
     constants: dict[str, TensorProto] = {tensor.name: tensor for tensor in graph.initializer}
     readers: list[NodeProto] = []
@@ -372,7 +373,7 @@ def _constant_shapes(graph: GraphProto, old_sizes: Mapping[int, int]) -> list[st
         input_index = _SHAPE_READERS[node.op_type]
         name = node.input[input_index] if input_index < len(node.input) else ""
         shape = _small_shape(constants[name]) if name in constants else []
-        if any(index < len(shape) and shape[index] == size for index, size in old_sizes.items()):
+        if any(index < len(shape) and shape[index] == size for index, size in old_sizes):
             label = node.name or (node.output[0] if len(node.output) else "")
             descriptions.append(f"{node.op_type} {label}: {name} = {shape}")
     return descriptions

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from onnxwire.analysis.live_scopes import captured_names, definitions
+from onnxwire.analysis.live_scopes import captured_names, definitions, initializer_names
 from onnxwire.engine.search import Search
 from onnxwire.errors import FieldTypeError, PathError, did_you_mean
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -55,8 +55,6 @@ def boundary(graph: GraphProto, nodes: Iterable[int]) -> tuple[list[str], list[s
     are used by other nodes, used as graph outputs, or not used at all.
     """
     node_indexes = set(nodes)
-    initializer_names = {tensor.name for tensor in graph.initializer}
-    initializer_names.update(sparse.values.name for sparse in graph.sparse_initializer)
     inputs: dict[str, None] = {}
     produced_names: dict[str, None] = {}
     used_inside: set[str] = set()
@@ -69,7 +67,8 @@ def boundary(graph: GraphProto, nodes: Iterable[int]) -> tuple[list[str], list[s
             produced_names.update((name, None) for name in node.output if name)
         else:
             used_outside.update(used_names)
-    outer_inputs = [name for name in inputs if name not in produced_names and name not in initializer_names]
+    inner_names = produced_names.keys() | initializer_names(graph)
+    outer_inputs = [name for name in inputs if name not in inner_names]
     return outer_inputs, [name for name in produced_names if name in used_outside or name not in used_inside]
 
 

@@ -114,7 +114,7 @@ def _treemap_html(tensors: list[dict[str, Any]], totals: dict[str, Any]) -> str:
     smaller_bytes = totals["bytes"] - sum(tensor["bytes"] for tensor in tensors)
     if smaller_bytes > 0:
         name = count_text(max(totals["count"] - len(tensors), 0), "smaller tensor")
-        groups[""] = [{"name": name, "bytes": smaller_bytes, "path": ""}]
+        groups.setdefault("", []).append({"name": name, "bytes": smaller_bytes, "path": ""})
     if not groups:
         return ""
     sizes = {name: sum(piece["bytes"] for piece in pieces) for name, pieces in groups.items()}
@@ -159,7 +159,7 @@ def _draw_group(name: str, pieces: list[dict[str, Any]], rectangle: Rectangle, t
     x, y, width, height = rectangle
     max_chars = int((width - _TEXT_MARGINS) / _CHAR_WIDTH)
     heading = ""
-    if len(pieces) > 1 and max_chars >= _MIN_CHARS and height >= _MIN_GROUP_HEIGHT:
+    if name and len(pieces) > 1 and max_chars >= _MIN_CHARS and height >= _MIN_GROUP_HEIGHT:
         group_title = _cut_start(name, max_chars)
         heading = f'<text class="group" x="{x + 5:.1f}" y="{y + 14:.1f}">{escape(group_title)}</text>'
         y, height = y + _HEADING_HEIGHT, height - _HEADING_HEIGHT

@@ -248,6 +248,19 @@ def test_names_of_the_model_are_escaped(tmp_path, capsys):
     assert PageParser(text).open_tags == []
 
 
+def test_the_report_shows_tensors_without_a_name_by_their_paths(tmp_path, capsys):
+    weights = [
+        onnx.TensorProto(data_type=onnx.TensorProto.UINT8, dims=[n], raw_data=bytes(n)) for n in range(900, 1100)
+    ]
+    nodes = [helper.make_node("Constant", [], [f"c{i}"], value=weight) for i, weight in enumerate(weights)]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [], [])), tmp_path / "m.onnx")
+    text = report_of(tmp_path / "m.onnx", capsys)
+    titles = re.findall("<title>([^\n<]*)", text)
+    assert "graph.node[199].attribute[0].t" in titles
+    assert "50 smaller tensors" in titles
+    assert ">raph.node" not in text
+
+
 def test_an_empty_model_has_a_report(tmp_path, capsys):
     path = tmp_path / "m.onnx"
     onnx.save(helper.make_model(helper.make_graph([], "g", [], [])), path)

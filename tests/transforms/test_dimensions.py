@@ -95,6 +95,25 @@ def test_constant_shapes_with_the_old_size_are_reported_not_changed(is_node):
     assert dims_of(changed_model)["x"] == [4, 3]
 
 
+def test_a_shape_with_the_old_size_of_any_changed_input_is_reported():
+    nodes = [
+        helper.make_node("Reshape", [name, f"shape_{name}"], [f"y_{name}"], name=f"flat_{name}") for name in ("a", "b")
+    ]
+    shapes = [numpy_helper.from_array(np.array([size, 3]), f"shape_{name}") for name, size in (("a", 5), ("b", 7))]
+    model = model_of(nodes, [value("a", [5, 3]), value("b", [7, 3])], [value("y_a", [5, 3])], shapes)
+    _, changes = change_dimensions(model, {"a[0]": 4, "b[0]": 4})
+    assert changes.constants == ["Reshape flat_a: shape_a = [5, 3]", "Reshape flat_b: shape_b = [7, 3]"]
+
+
+def test_an_input_with_a_sparse_initializer_is_not_made_dynamic():
+    model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [1, 3]), value("w", [2, 3])], [])
+    sparse = model.graph.sparse_initializer.add(dims=[2, 3])
+    sparse.values.CopyFrom(onnxwire.from_array(np.ones(1, np.float32), "w"))
+    sparse.indices.CopyFrom(onnxwire.from_array(np.zeros(1, np.int64)))
+    changed_model, _ = change_dimensions(model, {}, dynamic="n", infer=False)
+    assert dims_of(changed_model) == {"x": ["n", 3], "w": [2, 3]}
+
+
 def test_values_that_no_rule_infers_are_reported():
     model = model_of([helper.make_node("Own", ["x"], ["y"], domain="d")], [value("x", [1])], [value("y", [1])])
     changed_model, changes = change_dimensions(model, {}, dynamic="n")
