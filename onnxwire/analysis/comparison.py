@@ -348,6 +348,9 @@ class Comparison:
             yield Difference("changed", *element, path, texts[0], texts[1])
         else:
             yield from self._compare_fields(old, new, path, element, ["type"])
+            if texts[0] == texts[1]:
+                common_names = [name for name in names if name in old._present() and name in new._present()]
+                yield from self._compare_fields(old, new, path, element, common_names)
         yield from self._compare_fields(old, new, path, element, ["doc_string"])
 
     def _compare_tensors(

@@ -95,6 +95,9 @@ def models_of_attributes(*texts):
     return [onnxwire.from_text(start + text + end) for text in texts]
 
 
+LONG_LIST = f"[{'1, ' * 24}… (31)]"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected_lines"),
     [
@@ -106,6 +109,12 @@ def models_of_attributes(*texts):
         ("type: INT", "type: INT i: 0", []),
         ("type: STRING s: ''", "type: STRING", []),
         ("type: INT", "type: FLOAT", ["~ node n: attribute a type: INT -> FLOAT"]),
+        # Long lists whose texts are equal, because they are truncated.
+        (
+            f"type: INTS {'ints: 1 ' * 30} ints: 1",
+            f"type: FLOATS {'ints: 1 ' * 30} ints: 2",
+            ["~ node n: attribute a type: INTS -> FLOATS", f"~ node n: attribute a ints: {LONG_LIST} -> {LONG_LIST}"],
+        ),
     ],
 )
 def test_fields_of_attributes_are_compared_and_absent_ones_equal_their_defaults(diff_lines, old, new, expected_lines):
