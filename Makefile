@@ -101,7 +101,7 @@ fuzz-c: $(VENV)/compiled  ## run libFuzzer with ASan and UBSan on onnxwire.h, fo
 	build/fuzz/c_reader -max_total_time=$(SECONDS) -max_len=2048 -timeout=30 -use_value_profile=1 -print_final_stats=1 \
 	    -artifact_prefix=build/fuzz/ build/fuzz/c_corpus tests/c_reader/corpus tests/corpus
 
-fuzz-lines: $(VENV)/compiled $(VENV)/test_packages  ## print how many lines of each .pyx the inputs of `make fuzz` execute
+fuzz-lines: $(VENV)/compiled $(VENV)/test_packages  ## print the share of the lines of each .pyx that the inputs in tests/corpus and tests/fuzz_targets.py execute
 	$(INSTRUMENTED) trace $(CURDIR)/$(BIN)/python tests/fuzz_coverage.py --lines
 
 hostile: $(VENV)/compiled $(VENV)/test_packages  ## measure memory and time of calls and commands on hostile models, texts and JSON of up to 2 MB

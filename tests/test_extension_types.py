@@ -1,5 +1,5 @@
 """No call of an extension type with wrong arguments ends the process (`tests/foreign_arguments.py`). Internal types
-can't be instantiated."""
+can't be instantiated. Methods have signatures, and views can be copied."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Tables of schemas as C structs: field number -> slot, type, table of the field's message."""
+"""Tables of schemas as C structs: field number -> slot, type, table of a message field's value."""
 from cython cimport final
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t

@@ -173,7 +173,7 @@ class _Reader:
     def _read_row(self, line: str, line_number: int) -> None:
         """Parse a line of a table: the column names, the line of dashes below them, or a row."""
         if self.section is None:
-            raise ValueError("a table before the first heading")
+            raise ValueError("a table before the first `## ` heading")
         cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
         expected_columns = MESSAGE_COLUMNS if isinstance(self.section, MessageTable) else ENUM_COLUMNS
         if not self.columns:

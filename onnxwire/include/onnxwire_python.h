@@ -1,4 +1,4 @@
-/* onnxwire_python.h: read a Python message of onnxwire from C99 or C++11, edits included, without a copy.
+/* onnxwire_python.h: read a Python message of onnxwire from C99 or C++11, edits included.
 
    An extension module receives the encoding of a message as pieces: ranges of the mapped file for values of 64 KiB and
    more that were not changed, and memory for the rest. So a model of any size is available in milliseconds:
@@ -66,8 +66,8 @@ typedef struct ow_python_api {
 
     /* Sets `pieces` to the encoding of a message. Returns 0; or -1 with a Python exception, `release` is then NULL.
        flags: 0 or OW_PYTHON_LAZY. Raises FieldTypeError for an object that is no message, FieldValueError for other
-       flags, ClosedError, DecodeError for damaged bytes, EditError for messages nested more than 500 deep, SourceError if
-       a file was changed or can't be fetched, and MemoryError. */
+       flags, ClosedError, DecodeError for damaged bytes, EditError for messages nested more than 500 deep or bytes that
+       change during the call, SourceError if a file was changed or can't be fetched, and MemoryError. */
     int (*export_message)(PyObject *message, unsigned flags, ow_python_pieces *pieces);
 
     /* Copies a range of the encoding; an `ow_read_function` for `ow_open`. context: an ow_python_pieces. Returns 0; 1 for

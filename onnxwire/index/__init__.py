@@ -1,1 +1,1 @@
-"""Code that several packages share: ids of strings, the definition to which a name refers, and cycles of graphs."""
+"""Code that several packages share: ids of strings, definitions and producers of values, and cycles of graphs."""
