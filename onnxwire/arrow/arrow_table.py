@@ -77,9 +77,9 @@ def to_arrow(
     strings: "utf8_view" for columns whose views point into the file, which must not change while they are used;
     "utf8" for copies. Strings that are not valid UTF-8 are copied with U+FFFD for invalid bytes, and counted in the
     schema's metadata ("onnxwire.repaired_strings"). Absent singular fields are null.
-    A new message, or a message of an edited document, is encoded first; if it is large, without its large payloads.
-    Then these columns are null: `offset` and `bytes` of nodes, `bytes` of the model, `offset` and `length` of inline
-    payloads.
+    A new message, a message of an edited document, or a message that its document stores in several parts is encoded
+    first; if it is large, without its large payloads. Then these columns are null: `offset` and `bytes` of nodes,
+    `bytes` of the model, `offset` and `length` of inline payloads.
     Raises FieldValueError for an unknown `table` or `strings` and for columns that are too large, FieldTypeError for a
     message that is not of ONNX, DecodeError for damaged bytes, and the errors of `load`.
     """
