@@ -42,7 +42,8 @@ class ArrowTable:
     def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
         """Return the table as a stream of one record batch.
 
-        Raises FieldValueError if `requested_schema` has another number of columns than the table.
+        The names and types of `requested_schema` are ignored. Raises FieldValueError if it has another number of
+        columns than the table, and ValueError if it is neither None nor a capsule "arrow_schema".
         """
         return export_stream(self._columns, requested_schema)
 
