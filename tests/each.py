@@ -11,7 +11,7 @@ import pytest
 def each(names: str, cases: Iterable[Any], ids: Callable[[Any], str] | Iterable[str] | None = None) -> Callable:
     """Return a decorator that makes a test run once for each case, as `pytest.mark.parametrize` does, but as one test.
 
-    The decorated test raises the first 20 exceptions as one ExceptionGroup. `pytest.skip` ends the test at once.
+    The decorated test raises the first 20 exceptions as one BaseExceptionGroup. `pytest.skip` ends the test at once.
 
     With a thousand small cases, pytest takes longer to collect and report them as separate tests than to run them.
     All cases share the fixtures of the test. names: the parameters of a case, separated by commas. ids: the texts that
@@ -31,7 +31,8 @@ def each(names: str, cases: Iterable[Any], ids: Callable[[Any], str] | Iterable[
                 values = [case] if len(arguments) == 1 else case
                 try:
                     test(**fixtures, **dict(zip(arguments, values, strict=True)))
-                except (Exception, pytest.fail.Exception) as error:  # pytest.raises without an exception fails
+                # pytest.raises raises the latter if its block raises no exception.
+                except (Exception, pytest.fail.Exception) as error:
                     error.add_note(f"case: {text}")
                     failures.append(error)
             if failures:

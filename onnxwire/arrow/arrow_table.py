@@ -42,7 +42,8 @@ class ArrowTable:
     def __arrow_c_stream__(self, requested_schema: object = None) -> CapsuleType:
         """Return the table as a stream of one record batch.
 
-        Raises FieldValueError if `requested_schema` has another number of columns than the table.
+        The names and types of `requested_schema` are ignored. Raises FieldValueError if it has another number of
+        columns than the table, and ValueError if it is neither None nor a capsule "arrow_schema".
         """
         return export_stream(self._columns, requested_schema)
 
@@ -77,9 +78,9 @@ def to_arrow(
     strings: "utf8_view" for columns whose views point into the file, which must not change while they are used;
     "utf8" for copies. Strings that are not valid UTF-8 are copied with U+FFFD for invalid bytes, and counted in the
     schema's metadata ("onnxwire.repaired_strings"). Absent singular fields are null.
-    A new message, or a message of an edited document, is encoded first; if it is large, without its large payloads.
-    Then these columns are null: `offset` and `bytes` of nodes, `bytes` of the model, `offset` and `length` of inline
-    payloads.
+    A new message, a message of an edited document, or a message that its document stores in several parts is encoded
+    first; if it is large, without its large payloads. Then these columns are null: `offset` and `bytes` of nodes,
+    `bytes` of the model, `offset` and `length` of inline payloads.
     Raises FieldValueError for an unknown `table` or `strings` and for columns that are too large, FieldTypeError for a
     message that is not of ONNX, DecodeError for damaged bytes, and the errors of `load`.
     """

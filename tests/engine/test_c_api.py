@@ -376,7 +376,7 @@ def test_released_pieces_free_their_array_and_reject_reads(api):
     assert api.read(handle, 0, 1) == OUT_OF_RANGE
 
 
-def test_threads_export_read_and_release_at_once(api, tmp_path):
+def test_threads_export_read_and_release_concurrently(api, tmp_path):
     model = ow.load(save_model(tmp_path))
     model.graph.name = "edited"
     expected = model.SerializeToString()

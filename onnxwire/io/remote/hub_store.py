@@ -34,7 +34,7 @@ _ETAG = re.compile(r'(?:W/)?"[!#-~]{1,200}"')
 _TOTAL_SIZE = re.compile(r"/(\d{1,18})$")  # in Content-Range
 # Headers of the other server that identify a version; the Hub's ETag replaces them.
 _VALIDATORS = ("ETag", "Last-Modified", "x-amz-version-id", "x-goog-generation", "x-ms-version-id")
-_LIST_ERROR = "the list of a repository needs huggingface_hub: pip install 'onnxwire[hub]'"
+_LIST_ERROR = "listing the files of a repository needs huggingface_hub: pip install 'onnxwire[hub]'"
 
 
 class HubStore(HttpStore):
@@ -114,7 +114,7 @@ class _SignedAddress:
 class HubReader(HttpReader):
     """A Reader of one file of one commit.
 
-    address: the file's address; after the first response, the address of the same file by its commit. commit: the
+    address: the file's address; once the commit is known, the address of the same file by its commit. commit: the
     commit; None before the first response, or if the Hub did not report one.
     """
 
@@ -190,7 +190,7 @@ class HubReader(HttpReader):
         return response
 
     async def _send_directly(self, signed: _SignedAddress, headers: dict[str, str], limits: dict[int, int]) -> Response:
-        """Send a request to a signed address. Report the Hub's ETag, not that of the other server."""
+        """Send a request to a signed address. If the Hub reported an ETag, the returned response has this ETag."""
         etag, size = self._linked_file
         sent_headers = dict(headers)
         if etag is not None:

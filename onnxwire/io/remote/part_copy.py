@@ -193,7 +193,7 @@ def save_by_copies(
 
 
 def _check_sources(bucket: Bucket, parts: list[Part], address: Address) -> None:
-    """Raise SaveError if a source has changed: some servers ignore the condition of a copy. Raises ClientError."""
+    """Raise SaveError if a source has changed: some servers ignore the condition of a copy. Raises boto3's errors."""
     for source in {id(part.source): part.source for part in parts if isinstance(part, SourceRange)}.values():
         origin = source.origin.address
         description = bucket.client.head_object(Bucket=bucket_name(origin), Key=key_in_bucket(origin))

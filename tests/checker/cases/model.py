@@ -13,7 +13,8 @@ CASES = {
     "model-domain-present": Case(model(), model(fields='domain: "com.example"')),
     "model-domain-reverse-dns": Case(model(fields='domain: "example"'), model(fields='domain: "com.example"')),
     "model-version-scheme": Case(model(fields="model_version: -1"), model(fields="model_version: 281474976710656")),
-    # The text form can't represent a string that is not UTF-8. The bytes are ir_version 8, then graph, node and input.
+    # The text form is not used, since its parser rejects a string that is not UTF-8. The bytes are ir_version 8, then
+    # graph, node and input.
     "model-strings-utf8": Case(
         b"\x08\x08\x3a\x05\x0a\x03\x0a\x01\xff", model(node("é", "o")), ("graph.node[0].input[0]",)
     ),
