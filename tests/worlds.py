@@ -108,7 +108,7 @@ def collect():
 
 
 def sort_key(value):
-    """Return a sort key. Strings that are not valid UTF-8 have equal keys in both worlds."""
+    """Return a sort key, which is the same in both worlds, even for a string that is not valid UTF-8."""
     return wire.as_comparable(value)
 
 
@@ -168,7 +168,7 @@ class World:
     """The namespace of a program: functions, and the values of its variables.
 
     is_ours: whether the messages are onnxwire's. is_concurrent: whether several threads run lines many times. Then
-    `copy_source` rejects large messages, and `check_encodings` ignores differences, since another thread may edit the
+    `copy_source` rejects large sources, and `check_encodings` ignores differences, since another thread may edit the
     message.
     """
 
@@ -247,9 +247,10 @@ class World:
                 pass
 
     def check_encodings(self, value):
-        """Check that ByteSize is the length of the plain encoding, and that both encodings have the same content.
+        """Check that ByteSize is the length of the plain encoding.
 
-        Returns the length of the deterministic encoding.
+        Check that the plain and the deterministic encoding have the same content. Returns the length of the
+        deterministic encoding.
         """
         if self.is_ours:
             for _ in range(3):  # a Trap may edit the message between the calls
@@ -337,7 +338,7 @@ class World:
         return [name for name in self.names if name[0] == "v" and name[1:].isdigit()]
 
     def copy(self):
-        """Return a world with the same objects and its own variables."""
+        """Return a concurrent world with the same objects and its own variables."""
         world = World(self.is_ours, is_concurrent=True)
         world.names |= {name: self.names[name] for name in self.variable_names()}
         return world

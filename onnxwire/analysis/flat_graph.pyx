@@ -386,7 +386,8 @@ cdef class FlatGraph:
     cdef int add_inputs(self, scope, int32_t key) except -1:
         """Add the inputs of a graph or function.
 
-        Their operators identify the type in the main graph, otherwise `key` and the index of the input.
+        In the main graph, their operators identify the type; in other graphs and functions, `key` and the index of the
+        input.
         """
         cdef int32_t[3] operator
         cdef int32_t number
@@ -451,7 +452,7 @@ cdef class FlatGraph:
         return has_graphs
 
     cdef bint read_node(self, node, int32_t vertex, int32_t* operator) except -1:
-        """Read a node through its attributes, edits included; return whether it has graphs.
+        """Read a node through its view, edits included; return whether it has graphs.
 
         operator: receives the numbers of domain, op_type and overload as elements 1 to 3.
         """
@@ -598,7 +599,7 @@ cdef class FlatGraph:
 
 
 cdef enum:
-    IS_NOT_SCANNED = 2       # result of `scan_node` for a node that is edited, damaged, or has long strings
+    IS_NOT_SCANNED = 2       # result of `scan_node` for a node that is edited or damaged, or has long names
 
 
 @critical_section

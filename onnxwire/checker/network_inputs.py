@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnxwire.checker.constant_inputs import Faults
     from onnxwire.checker.shape_operators import Call
 
-_MAX_SEARCH_STEPS = 1 << 20  # maximum number of tokens that a search generates
+_MAX_SEARCH_STEPS = 1 << 20  # maximum value of max_length of BeamSearch and similar operators
 # By operator on quantized numbers: the indices of the inputs that are scales.
 _SCALES = {
     "QLinearMatMul": (1, 4, 6),
@@ -58,7 +58,7 @@ def _test_rotary_positions(call: Call) -> Faults:
 
 
 def _test_cache_lengths(call: Call) -> Faults:
-    """Test that seqlens_k and total_sequence_length of GroupQueryAttention fit into the cache with the new values."""
+    """Test seqlens_k and total_sequence_length of GroupQueryAttention against the lengths of cache and new values."""
     past_keys, n_new = value_of(call, 3), size_of(value_of(call, 0), 1)
     cache_length = size_of(past_keys, 2)
     is_empty = past_keys is None or (past_keys.shape is None and not past_keys.is_constant and len(call.inputs) <= 4)
@@ -80,7 +80,7 @@ def _test_cache_lengths(call: Call) -> Faults:
 def _test_quantization(call: Call) -> Faults:
     """Test the axis and scales of QuantizeLinear and DequantizeLinear.
 
-    Scales have to be positive and finite: a single one, or one for each channel or block.
+    Scales have to be positive and finite. An operator has a single scale, or one for each channel or block.
     """
     yield from test_axes(call) if size_of(value_of(call, 1), 0) is not None else ()
     scales = value_of(call, 1)

@@ -111,7 +111,10 @@ class NodeCall:
         return max(builtins.int(self.bounds.constants.column("AttributeProto", column)[row]) for column in columns)
 
     def head(self, index: builtins.int) -> bytes:
-        """Return the first bytes of an input that is a stored tensor, if it has raw_data or at most 1 KiB; else b""."""
+        """Return the first bytes of an input that is a stored tensor; b"" if they are unknown.
+
+        They are known only for a tensor with raw_data, or of at most 1 KiB that is neither external nor damaged.
+        """
         tensor = self._tensor(index)
         return b"" if tensor < 0 else self.bounds.constants.head(tensor, _MAX_HEAD_BYTES)
 

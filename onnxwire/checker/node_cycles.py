@@ -40,6 +40,6 @@ def _edges(facts: Facts, scopes: Scopes) -> tuple[Rows, Rows]:
         readers[nested_readers] = np.where(graphs >= 0, scopes.owner[graphs], -1)
         nested_readers = nested_readers[readers[nested_readers] >= 0]
         nested_readers = nested_readers[scopes.node_graph[readers[nested_readers]] != producer_graphs[nested_readers]]
-    # The producer graph of a node directly in a function is -1.
+    # The graph of a node that is directly in a function is -1.
     is_in_graph = (readers >= 0) & (producer_graphs >= 0)
     return readers[is_in_graph], producers[is_in_graph]

@@ -35,7 +35,8 @@ _MODEL_SUFFIXES = (".onnx", ".pb")  # the ends of the names of listed files
 class StartPage:
     """The open files of the start page, up to 16, and the files that it lists. Thread-safe.
 
-    folder: relative paths start from it; default: the working directory. recent: the list of recent files.
+    folder: its models are listed, and relative paths start from it; default: the working directory. recent: the list of
+    recent files.
     """
 
     def __init__(self, folder: str | None = None, recent: RecentFiles | None = None) -> None:
@@ -91,8 +92,8 @@ class StartPage:
 
         name: the name of the uploaded file; type: the type of the message; length: the size in bytes; read: a function
         like the `read` method of a file.
-        Raises EditError for an unknown type, a file that is too large, a full disk and an incomplete upload, and the
-        errors of `load`.
+        Raises EditError for an unknown type, a file that is too large or cannot be stored, and an incomplete upload,
+        and the errors of `load`.
         """
         cls = self._find_class(type)
         name = os.path.basename(name.replace("\\", "/")) or "file"

@@ -220,8 +220,9 @@ class _Values:
         self.element_bits = self.storage.data_type.bits
         if self.storage.data_type is STRING:
             raise tensor_error(tensor, "strings have no histogram and no heat map", TensorError)
-        # Packed sub-byte elements and payloads that are not mapped are read for each sample or line. All other tensors
-        # are arrays: payloads in a mapping or in memory without a copy, typed fields decoded once.
+        # Payloads of packed sub-byte elements, and payloads in files that are not mapped, are read for each sample or
+        # line. All other tensors are arrays: payloads in a mapping or in memory without a copy, typed fields decoded
+        # once.
         is_payload = self.storage.field in ("raw_data", "external_data")
         self.array: Array | None = None
         if not self.count or not (is_payload and (self.storage.data_type.is_packed or self.storage.is_unmapped)):

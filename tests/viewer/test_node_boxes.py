@@ -40,7 +40,7 @@ def test_a_name_is_shown_without_its_group_and_operator(arguments, expected):
     assert short_name(name, op_type, list(scopes)) == expected
 
 
-# A type of `MapColumns`, and its text in a box.
+# The text of a value's type in `MapColumns`, and its text in a box.
 SHAPES = {
     "float[64, 3, 7, 7]": "64×3×7×7", "float[]": "scalar", "float": "float", "": "", "int64[batch]": "batch",
     "float[1, 2, 3, 4, 5, 6, 7]": "1×2×3×4×5×6×…", f"float[{'n' * 40}]": "n" * 12 + "…",

@@ -96,7 +96,7 @@ REFUSED_REQUESTS = [
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs FIFOs")
-def test_only_regular_files_with_the_message_are_opened(page, tmp_path):
+def test_only_regular_files_with_a_message_of_a_known_type_are_opened(page, tmp_path):
     os.mkfifo(tmp_path / "models" / "fifo")
     for path, message_type in REFUSED_REQUESTS:
         with pytest.raises(EditError):
