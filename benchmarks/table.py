@@ -69,7 +69,7 @@ def format_goals(result: Result) -> str:
 
 
 def format_verdicts(result: Result) -> str:
-    """Return "yes" if all goals are met, "no" with the missed goals, or "-" if no goal was measured."""
+    """Return "yes" if all measured goals are met, "no" with the missed goals, or "-" if no goal was measured."""
     if not result.verdicts:
         return "-"
     missed_goals = [name for name, is_met in result.verdicts.items() if not is_met]

@@ -18,7 +18,7 @@ N_TENSORS = 8
 
 
 def path_of(dtype: str) -> Path:
-    """Return the path of the model whose weights have a dtype, which is a name of numpy such as "float32"."""
+    """Return the path of the model whose weights have the data type `dtype`, such as "float32"."""
     return FOLDER / f"statistics_{dtype}.onnx"
 
 

@@ -1,4 +1,4 @@
-"""Modules are imported, pages read and memory allocated only when they are needed."""
+"""Modules are imported and memory pages read only when needed; views are small, and indexing scans a list once."""
 
 import gc
 import os

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _SKIPPED_FIELDS = {"name", "g", "graphs"}
 _NUMBER_FIELDS = {"floats", "ints"}
-# Maximum size of an encoded tensor whose key is cached. A tensor with a location of external data is longer.
+# Maximum size of an encoded tensor whose key is cached. A tensor with a location of external data is longer, so its key
+# is not cached.
 _MAX_TINY_BYTES = 16
 
 

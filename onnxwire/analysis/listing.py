@@ -70,7 +70,7 @@ def _payload_field(tensor: TensorProto) -> str:
 
 
 def node_rows(message: Message) -> Iterator[Row]:
-    """List every node, also in subgraphs and functions: name, type (its operator), domain, input, output and path.
+    """List every node at any depth: name, type (its operator), domain, input, output and path.
 
     If the message is a NodeProto, only that node is listed.
     """
@@ -116,8 +116,8 @@ def _rows_of(columns: Columns) -> Iterator[Row]:
 def value_rows(message: Message, fields: Iterable[str] = ("input", "output", "value_info")) -> Iterator[Row]:
     """List ValueInfoProto messages: name, type (such as float[batch, 3]), role (the field that contains it) and path.
 
-    fields: the fields of the main graph to list. If "value_info" is one of them, the same fields of subgraphs and
-    functions are listed, too.
+    fields: the fields of the main graph to list. If "value_info" is one of them, the same fields of all other
+    graphs and of functions are listed, too.
     """
     roles = set(fields)
     main_prefix = "graph." if isinstance(message, ModelProto) else ""
@@ -273,7 +273,7 @@ def name_tree(rows: Iterable[Row]) -> Branch:
             for part in parts:
                 parent = _get_or_add_child(parent, part, branches)
             prefix, depth = name[: len(name) - len(last_part)], len(parts)
-            # The next name can begin with prefix and a colon: then the separator is "::", not this last colon.
+            # In the next name, the last colon of this prefix can be part of a separator "::", so that name is split.
             if prefix.endswith(":"):
                 prefix = ""
             branch = _get_or_add_child(parent, last_part, branches)

@@ -115,7 +115,8 @@ def measure(
     threads, progress: as for `measure_all`; not used with an index.
     Memory: a few blocks per thread; more for typed fields such as float_data, and up to 256 MiB for a tensor on a
     server.
-    Raises TensorError for strings, the errors of `TensorProto.numpy` for other tensors, and IndexError, like `read`.
+    Raises TensorError for strings, the errors of `TensorProto.numpy` for other tensors, and with an index those
+    of `TensorProto.read`.
     """
     if index is None:
         return _Measurement([tensor], bins, threads, progress).run()[0]
@@ -544,7 +545,8 @@ def _count_cores() -> int:
 def split_index(index: Index, shape: tuple[int, ...], max_elements: int) -> Iterator[tuple[IndexItem, ...]]:
     """Split an index into indexes of at most `max_elements` elements each, in order.
 
-    index: ints, slices and an Ellipsis, for an array of `shape`. Raises IndexError if the index does not fit the shape.
+    index: ints, slices and an Ellipsis, for an array of `shape`. Raises IndexError if the index does not fit the shape,
+    and FieldTypeError for an index of another type.
     """
     ranges, _ = expand_index(index, shape)
     sizes = [len(axis) for axis in ranges]

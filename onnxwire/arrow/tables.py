@@ -23,8 +23,9 @@ column that a preceding column fills. The other sources, for a message that is a
     storage size, storage elements: the size of a tensor's payload in bytes, and the number of its elements
     uses       a row for each name that a node reads or produces, and for each output of a nested graph whose name an
                outer graph defines. The value is the path of the graph, or of the outer graph that defines the name.
-               Fills the next four columns, too: name, node, slot (the index of the input or output; null for a name of
-               an outer graph) and kind; and if the table has them, the three columns of the inner use (see _uses.pyx)
+               Functions count as graphs here. Fills the next four columns, too: name, node, slot (the index of the
+               input or output; null for a name of an outer graph) and kind; and if the table has them, the three
+               columns of the inner use (see _uses.pyx)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dask DataFrames of a table of many models, which Dask's workers read."""
+"""Dask DataFrames of one table of many models; Dask's workers read the models."""
 
 from __future__ import annotations
 

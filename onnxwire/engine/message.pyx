@@ -69,7 +69,7 @@ cdef class Message(View):
 
     Fields are attributes, decoded when they are read, with protobuf's defaults if they are absent. Methods are those of
     protobuf's Python messages. Edits are stored in an overlay beside the bytes, which never change; every view of the
-    message reads them.
+    message shows the edits.
     """
 
     @classmethod
@@ -234,7 +234,8 @@ cdef class Message(View):
         Unedited messages are copied from the document, with their unknown fields and the order of their records.
         deterministic: encode everything anew, with fields by number and numbers in their shortest form, as protobuf's
         serializer does.
-        Raises EditError for messages nested more than 500 deep, and DecodeError if bytes that must be read are damaged.
+        Raises EditError for messages nested more than 500 deep, DecodeError if bytes that must be read are damaged, and
+        SourceError if the document's file was changed.
         """
         return encode(self, bool(deterministic))
 
@@ -246,7 +247,7 @@ cdef class Message(View):
     def ParseFromString(self, data):
         """Replace the message's content by the message encoded in `data`; return the size of `data` in bytes.
 
-        data: as for FromString. Raises DecodeError as FromString does; the message is then unchanged.
+        data: as for FromString. Raises the errors of FromString; the message is then unchanged.
         """
         cdef Document document = make_part(self, data)
         exchange_content(self, content_of(self.table, document, depth_of(self)), True)

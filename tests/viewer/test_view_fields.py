@@ -55,7 +55,7 @@ A kind.
 
 @pytest.fixture
 def schema(tmp_path):
-    """Return the messages of the table."""
+    """Return the schema that TABLE defines."""
     (tmp_path / "shape.md").write_text(TABLE)
     return onnxwire.load_schema(tmp_path / "shape.md")
 

@@ -1,4 +1,4 @@
-// Editing: the state of the edits, forms, undo and redo, and marks of nodes.
+// Editing: the state of the edits, forms, undo and redo, new problems, and marks of nodes.
 
 import { ask, countText, html, nounText, newestRevision, send, svg } from "./api.js";
 
@@ -187,7 +187,7 @@ export function openInline(element, options) {
 }
 
 /**
- * Return a displayed value with a button that opens a form for the value.
+ * Return a displayed value with a button that opens a form for the value; without buttons on a read-only page.
  * content: the displayed text or element, or a list of these. label: the name of the value; path: the path of the value.
  * toChange(values): converts the form's values to the kind and the arguments of a change; null for the change that sets the value.
  * value: the text to edit, null to load the text from the server. removal: the path of the element that a second button removes,
