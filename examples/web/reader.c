@@ -1,10 +1,9 @@
 /* onnxwire.h for WebAssembly: the values of a model, one at a time, from a source that JavaScript reads.
 
-   JavaScript reads asynchronously, but onnxwire.h synchronously. Therefore `step`, `enter` and `read_tensor` stop if
-   they need bytes that are not loaded: `read_bytes` records their range and fails, and the function returns
-   OW_WEB_NEEDED. After JavaScript has loaded the bytes, it repeats the call; `step` continues after the last complete
-   record. The state between two calls is one ow_fields for each level of messages. Only the incomplete record is read
-   twice.
+   JavaScript reads asynchronously, but onnxwire.h synchronously. Therefore `step` and `read_tensor` stop if they
+   need bytes that are not loaded: `read_bytes` records their range and fails, and the function returns OW_WEB_NEEDED.
+   After JavaScript has loaded the bytes, it repeats the call; `step` continues after the last complete record, and
+   `read_tensor` reads the tensor again. The state between two calls is one ow_fields for each level of messages.
 
    Offsets in the source are doubles, which are exact up to 2^53. */
 #define ONNXWIRE_IMPLEMENTATION

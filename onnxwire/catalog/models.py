@@ -80,8 +80,8 @@ def find_models(
 
     options: storage_options for addresses.
     Returns two dicts: the source and state of each model by its name, sorted; and an error, by path or address (as in
-    `name_of`), of each source that names no model, of each file, folder or address that can't be accessed, and of
-    addresses that differ only in user, password or query.
+    `name_of`), of each source that names no model, of each file, folder or address that can't be accessed, of each
+    pipe or device, and of addresses that differ only in user, password or query.
     """
     models: dict[str, tuple[str, FileState]] = {}
     errors: dict[str, SourceError] = {}

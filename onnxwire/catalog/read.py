@@ -1,4 +1,4 @@
-"""Read models into the Arrow tables of a catalog. Every engine runs `read_models`."""
+"""Read models into the Arrow tables of a catalog. Every engine of `engines.py` runs `read_models`."""
 
 from __future__ import annotations
 
@@ -240,12 +240,12 @@ def _add_extra_columns(
 
 
 def _is_missing(message: ModelProto, location: str, states: dict[str, FileState | None]) -> bool:
-    """Return whether an external file is missing or, on this machine, cannot be opened. states: see `file_states`.
+    """Return whether an external file is missing or forbidden, or is local and cannot be opened.
 
-    Raises SourceError if a server does not report whether the file exists.
+    states: see `file_states`. Raises SourceError if a server does not report whether the file exists.
     """
     if location not in states:
-        message._document.files.open(location)  # raises the error for a file that exists but can't be read
+        message._document.files.open(location)  # repeats the failed request; raises if it fails again
         return False
     if states[location] is None or message._document.files is None:
         return True
@@ -261,7 +261,7 @@ def _is_missing(message: ModelProto, location: str, states: dict[str, FileState 
 def _hash_payload(tensor: Any) -> str | None:
     """Return the XXH3-128 of a payload in the format of raw_data, as hexadecimal digits; None if it can't be read.
 
-    Raises SourceError if a server does not return the payload.
+    Raises SourceError if a server does not return the payload, except for a missing file.
     """
     from xxhash import xxh3_128
 

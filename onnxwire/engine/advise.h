@@ -1,7 +1,7 @@
-/* Advice to the kernel and the processor about memory; only speed depends on it.
+/* Advice to the kernel and the processor about memory; no result depends on it.
  *
- * ow_narrow limits page faults: a walk over a mapped file jumps from header to header (a header is the bytes between
- * two long values), and does not map the values.
+ * ow_narrow limits the pages that a page fault maps: a walk over a mapped file jumps from header to header (a header is
+ * the bytes between two long values), and does not map the values.
  *
  * A fault in a file mapping maps the pages around it that are in the page cache, up to a large folio of 2 MiB, whatever
  * advice the mapping was given. The only bound is the mapping itself. A few pages with different advice become a
@@ -69,7 +69,7 @@ static inline size_t ow_page_size(void) {
     return page;
 }
 
-/* Return whether two distances are those of similar tensors, whose names differ by a few bytes. */
+/* Return whether two distances are those of similar tensors, whose names differ in length by a few bytes. */
 static inline int ow_is_near(size_t a, size_t b) { return (a > b ? a - b : b - a) <= OW_MAX_SHIFT; }
 
 /* Return the distance at index i, counted from the walk's first distance; i is one of the last OW_DISTANCES indices. */

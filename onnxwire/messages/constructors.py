@@ -71,8 +71,8 @@ def from_coo(
     values: shape (nnz,), of a dtype that from_array accepts. indices: integers, coordinates of shape (nnz, rank) or
     linear indices of shape (nnz,); sorted if necessary. shape: the shape of the dense tensor. name: the name of
     `values`.
-    Raises TensorError for shapes that do not fit together, for indices that are not integers, are outside `shape` or
-    are duplicates, and as `from_array` does.
+    Raises TensorError for shapes that do not fit together, for a `shape` that is empty, negative or too large, for
+    indices that are not integers, are outside `shape` or are duplicates, and as `from_array` does.
     Source: onnx.proto, SparseTensorProto.
     """
     import numpy as np

@@ -1,4 +1,4 @@
-"""The bytes of fields, with their offsets in the file."""
+"""The bytes of fields, and the records of messages, with their offsets in the file."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ def list_records(root: Message, path: str, start: int, count: int) -> dict[str, 
     field), path (None for an unknown or retired field), wire (the name of the wire type), offset (of the tag), value
     (the offset of the value), length (of the value, in bytes), text (the value, truncated if it is long, "" for a
     message) and is_message.
-    Raises PathError if the path leads to no message, and DecodeError for damaged bytes.
+    Raises PathError if the path leads to no message with contiguous bytes in the file, and DecodeError for damaged
+    bytes.
     """
     document = root._document
     message = resolve(root, path).value

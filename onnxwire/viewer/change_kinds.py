@@ -148,7 +148,10 @@ def delete_node(path: str, input: int | None) -> Change:
 
 
 def add_attribute(path: str, name: str, type: str, value: str) -> Change:
-    """Add an attribute to a node. Raises EditError if the node has an attribute of this name."""
+    """Add an attribute to a node.
+
+    Raises EditError for an empty name or an unknown type, and if the node has an attribute of this name.
+    """
     if not name:
         raise EditError("the attribute has no name; enter a name, such as axis")
     if type not in AttributeProto.AttributeType.keys() or type == "UNDEFINED":  # noqa: SIM118

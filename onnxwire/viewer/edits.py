@@ -106,7 +106,10 @@ class Edits:
             }
 
     def unsaved(self) -> list[str]:
-        """Return the texts of the unsaved changes; the text of a saved change that was undone begins with "undo: "."""
+        """Return the texts of the unsaved changes; the text of a saved change that was undone begins with "undo: ".
+
+        If a later change discarded the saved state, returns the texts of all changes in effect.
+        """
         with self._lock:
             new_changes = [change.text for change in self._changes[max(self._saved_count, 0) : self._change_count]]
             return new_changes + [
@@ -295,8 +298,9 @@ class Edits:
         """Save some nodes of the main graph as a new model; the edited model does not change.
 
         values: one output of each of these nodes. path, replace: as for `save`; the opened file is refused. Returns
-        path, bytes, warnings, nodes (their number), and the names of inputs and outputs. Raises the exceptions of
-        `save` and `onnxwire.extract`.
+        path, bytes, warnings, nodes (their number), and the names of inputs and outputs. Raises EditError unless the
+        message is a model, PathError if no node has an output in `values`, and the exceptions of `save` and
+        `onnxwire.extract`.
         """
         with self._lock:
             self._raise_if_stale(revision)
@@ -364,5 +368,5 @@ class _ProblemCounts:
 def _problem_key(problem: Problem) -> str:
     """Return a text that identifies a problem: without indices, which other edits shift, and without numbers."""
     text = re.sub(r"\[\d+\]", "[]", f"{problem.rule}\n{problem.path}\n{problem.message}")
-    # A number that is part of a name, a path or a quoted text is not replaced.
+    # A number next to a letter, a quote or a slash, or after a dot, is not replaced: it may be part of a name or path.
     return re.sub(r"(?<![\w.'/])\d[\d,]*(?![\w'/])", "0", text)

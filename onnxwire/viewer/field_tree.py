@@ -1,4 +1,4 @@
-"""Queries of the page about any message: its fields as rows of a tree, some rows at a time, with their offsets."""
+"""Queries of the page about any message: its fields as rows of a tree, its values, bytes and records."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class FieldQueries:
     def _scan_offsets(
         self, message: Message, span: tuple[int, int] | None
     ) -> tuple[dict[int, tuple[int, int]], list[tuple[int, int, int]]]:
-        """Return the offset and length of each field's last value, and of each record of no known field.
+        """Return the offset and length of each field's last value, and of the value of each record of no known field.
 
         The first result is a dict by field number, the second a list of (number, offset, length). Both are empty
         without a span, and for a message with too many records to scan.

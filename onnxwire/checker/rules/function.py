@@ -138,7 +138,7 @@ RULES = {
     ("NodeProto.output", "FunctionProto"): {
         "function-node-output-ssa": (
             lambda output: (output.derive(Scopes).node_output_flags & (IS_INPUT | IS_NODE) != 0) & _is_direct(output),
-            "{value!r} is an input of the function or the output of an earlier node; rename the output",
+            "an input or another node output of the function has the same name, {value!r}; rename the output",
         ),
     },
     ("NodeProto", "FunctionProto"): {

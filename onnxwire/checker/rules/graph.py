@@ -75,7 +75,7 @@ RULES = {
     "NodeProto.output": {
         "node-output-ssa": (
             lambda output: _is_defined_as(output, IS_NODE),
-            "{value!r} is the output of an earlier node of this graph; rename one of the outputs",
+            "another node output of this graph has the same name, {value!r}; rename one of them",
         ),
         "node-output-redefines-input": (
             lambda output: _is_defined_as(output, IS_INPUT),
@@ -363,7 +363,7 @@ def initializer_input_type_match(facts: Facts) -> Iterator[Finding]:
 
 @rule("initializer-input-shape-match", "TensorProto", "ValueInfoProto")
 def initializer_input_shape_match(facts: Facts) -> Iterator[Finding]:
-    """Yield initializers whose shape differs from that of the input of the same name."""
+    """Yield initializers whose shape contradicts that of the input of the same name."""
     tensors, declared = facts.TensorProto, facts.derive(DeclaredTypes)
     messages = {}
     for row, input_row in facts.derive(_initializers_with_inputs):
@@ -418,7 +418,7 @@ def _unknown_value_infos(facts: Facts) -> Any:
 
 
 def _value_infos_of_io(facts: Facts) -> list[tuple[int, int]]:
-    """Return the rows of value_info that name an input or output of their graph, each with the row of the latter."""
+    """Return pairs: a row of value_info that names an input or output of its graph, the row of that input or output."""
     infos, declared = facts.ValueInfoProto, facts.derive(DeclaredTypes)
     rows = true_rows(declared.is_info & (infos.name != EMPTY))
     pairs = []

@@ -1,4 +1,4 @@
-"""Rules of metadata of the model, and of its graphs, nodes, functions, values and tensors."""
+"""Rules of the metadata of models, graphs, nodes, functions, values and tensors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Rules of security: attributes with which kernels divide by zero, or read and write out of bounds.
+"""Rules of security: attributes with which kernels divide by zero, read or write out of bounds, or do not end.
 
-`attribute_limits.tsv` has a row for each limit: domain, operators, kind of the limit, attributes, and a bound or the
-attributes that define the bound. An attribute that is absent or empty has its default and breaks no limit of the table.
+`attribute_limits.tsv` has a row for each limit that needs no code of its own: domain, operators, kind of the limit,
+attributes, and a bound or the attributes that define the bound. An attribute that is absent or empty has its default
+and breaks no limit of the table.
 """
 
 from __future__ import annotations
@@ -312,7 +313,7 @@ def out_of_range(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-attribute-length", "NodeProto", "AttributeProto")
 def length(facts: Facts) -> Iterator[Finding]:
-    """Yield nodes with lists of wrong lengths or sums, and with attributes that are absent or exclude one another."""
+    """Yield nodes with lists of wrong lengths or sums, or with attributes that are absent or exclude one another."""
     yield _report(facts, facts.derive(AttributeLimits).lengths)
 
 
