@@ -15,7 +15,10 @@ from onnxwire.catalog.states import STATES
 
 
 def small_model(number: int, op_type: str = "Relu") -> bytes:
-    """Return a model with one node, whose op_type distinguishes versions of the model. number: part of its names."""
+    """Return the bytes of a model with one node, whose op_type distinguishes versions of the model.
+
+    number: part of the names of the node and the graph.
+    """
     node = helper.make_node(op_type, ["x"], ["y"], f"node {number}")
     graph = helper.make_graph([node], f"g{number}", [value("x", 3)], [value("y", 3)])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=10).SerializeToString()

@@ -2,7 +2,7 @@
 fuzz-sanitized`.
 
     python tests/fuzz_edits.py --seconds 600                  programs of new seeds
-    python tests/fuzz_edits.py --seed 1 --programs 100        the same 100 programs in each mode
+    python tests/fuzz_edits.py --seed 1 --programs 100        100 programs of each mode, the same in every run
     python tests/fuzz_edits.py --mode lockstep --run FILE     a program from an earlier report
 
 Mode lockstep runs each line in both worlds (see worlds.py), ours and the official one, and compares results and errors,

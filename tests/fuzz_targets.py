@@ -132,7 +132,8 @@ def json(data: bytes) -> None:
 
 
 def round_trip(data, read, write) -> None:
-    """Read a text with and without `ignore_unknown`. If it is valid, check that `write` and `read` preserve it.
+    """Read a text with and without `ignore_unknown`. If the text is valid, check that writing and reading preserve the
+    message.
 
     The first byte selects the message type.
     """

@@ -1,6 +1,6 @@
 """Assign tensors of .safetensors files to TensorProtos, and write initializers to such files.
 
-Of payloads, only typed fields are read into memory.
+Only payloads in typed fields, such as float_data, are read into memory.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ def from_safetensors(
 ) -> int:
     """Assign the tensors of a .safetensors file to initializers of the main graph. Return the number of assignments.
 
-    names: the names of the initializers, or a mapping from them to names in the file; by default all names that the
-    model and the file have. Other tensors of the file are ignored, and no initializer is added. Types and shapes become
-    those of the file.
+    names: the names of the initializers, or a mapping from them to names in the file; by default all names that both
+    the model and the file have. Other tensors of the file are ignored, and no initializer is added. Types and shapes
+    become those of the file.
     Only the header is read. If the file is in the model's folder or below it, the initializers refer to it as external
     data, and by default `save` keeps these references. For any other file, and with refer_to_file=False, payloads
     become raw_data, which stays in the mapped file until `save` copies it from file to file.
@@ -273,7 +273,10 @@ def _quote(name: str) -> str:
 
 
 def _open(files: ExternalFiles | None, path: str | os.PathLike[str]) -> tuple[str, str, int, RangeReader]:
-    """Open a file. Return its location as external data ("" if it can't be), its name, its size, and a reader."""
+    """Open a file. Return its location as external data, its name, its size, and a reader.
+
+    The location is "" if the file can't be external data, or if `files` is None.
+    """
     folder = None if files is None else files.folder
     if files is not None and folder is not None:
         # A file that can't be external data, for any reason, is opened below.

@@ -90,7 +90,8 @@ def wrap(number: float) -> int | float:
 def broadcast(shapes: Sequence[Dims]) -> Dims:
     """Return the shape of the result of an elementwise operation; of unequal known dims, it has the greatest.
 
-    The exception is a dim of 1 beside a dim of 0, which results in 0.
+    The exception is a dim of 1 beside a dim of 0, which results in 0. A dim of the result is unknown if it is unknown
+    in one shape, and unknown or 1 in all others.
     """
     if shapes and shapes.count(shapes[0]) == len(shapes):
         return shapes[0]

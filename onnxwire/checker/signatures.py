@@ -305,7 +305,7 @@ def _tables(
 ) -> tuple[Column, Column, Column, Column, Column]:
     """Return the tables that the pass reads: signatures, parameters, attributes, disallowed counts, and sets of types.
 
-    The rows are the structs of `_signatures.pyx`, followed by an unused last row.
+    The rows of the first three are structs of `_signatures.pyx`. Each table has an unused last row.
     """
     signature_rows: list[tuple[int, ...]] = []
     parameter_rows: list[tuple[int, ...]] = []

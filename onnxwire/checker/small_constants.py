@@ -147,7 +147,8 @@ class SmallConstants:
     def head(self, tensor: int, n: int) -> bytes:
         """Return the first n bytes of a tensor's elements, or all if they are fewer. tensor: the row of TensorProto.
 
-        Without raw_data, returns b"" for a tensor that is above MAX_TENSOR_BYTES, external or damaged.
+        Without raw_data, returns b"" for a tensor that is above MAX_TENSOR_BYTES, external, damaged or encoded in
+        several pieces.
         """
         offsets, lengths = self.facts.TensorProto.span("raw_data")
         start, length = int(offsets[tensor]), min(int(lengths[tensor]), n)

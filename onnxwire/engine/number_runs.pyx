@@ -101,7 +101,7 @@ cdef uint64_t remove_unknown(int32_t* values, uint64_t n, const Field* field) no
 # --- the run before Numbers, which is not decoded yet
 
 cdef int locate_run(const Field* field, Numbers numbers, Document document, Span* run) except -1:
-    """Set `run` to the packed run before the numbers: the bytes from the end of the run's length up to `run_end`.
+    """Set `run` to the packed run before the numbers: the bytes after its length prefix, up to `run_end`.
 
     Raises DecodeError as `check_run` does, and SourceError if the file of a long run was changed.
     """

@@ -88,7 +88,7 @@ def test_a_call_returns_the_result_or_raises_the_exception_of_its_function(capfd
     assert "no answer" in capfd.readouterr().err
 
 
-def test_an_argument_that_cannot_be_pickled_is_an_error(monkeypatch):
+def test_a_call_that_cannot_be_pickled_is_an_error(monkeypatch):
     with Worker() as worker:
         with pytest.raises(FieldValueError, match="can't be sent to another process"):
             worker.call(len, threading.Lock())

@@ -39,7 +39,7 @@ def refusal(capsys, *arguments):
 
 @pytest.fixture
 def extract_part(tmp_path):
-    """Return a function that extracts a part of DIGITS or of another model, and returns it as an official model."""
+    """Return a function that extracts a part of DIGITS or of another model, and returns it as an onnx.ModelProto."""
 
     def extract(*options, model=None):
         path = DIGITS
@@ -316,7 +316,7 @@ def test_external_data_is_written_from_its_file(tmp_path):
     np.testing.assert_array_equal(weights["classifier.1.weight"], WEIGHTS["classifier.1.weight"])
 
 
-def test_a_tensor_of_a_constant_node_is_found_by_its_value_or_path(tmp_path):
+def test_a_tensor_of_a_constant_node_is_found_by_output_name_or_path(tmp_path):
     model = onnx.ModelProto(ir_version=10)
     constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.arange(3)))
     model.graph.node.append(constant)

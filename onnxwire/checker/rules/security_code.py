@@ -171,7 +171,8 @@ def unknown_contrib(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-code-shadow", "FunctionProto")
 def shadow(facts: Facts) -> Iterator[Finding]:
-    """Yield functions that have the name of a standard operator, and its domain or one that looks like one of ONNX."""
+    """Yield functions that have the name of an operator of ONNX or com.microsoft, and the domain of the operator or one
+    that looks like one of ONNX or onnxruntime."""
     functions = facts.FunctionProto
     is_contrib = functions.domain == facts.find("com.microsoft")
     is_contrib &= facts.matching(_contrib_operators().__contains__, functions.name)
@@ -203,7 +204,7 @@ def _namesakes(facts: Facts) -> Any:
 
 @rule("security-code-namesake", "FunctionProto")
 def namesake(facts: Facts) -> Iterator[Finding]:
-    """Yield functions of other domains that have the name of a standard operator."""
+    """Yield functions of other domains that have the name of an operator of ONNX or com.microsoft."""
     functions = facts.FunctionProto
     yield functions.at(
         _namesakes(facts) & ~facts.matching(_is_like_onnx, functions.domain),

@@ -1,4 +1,5 @@
-"""Rules of security: locations of external data that attacks use, and ranges and contents of files."""
+"""Rules of security: locations of external data that attacks use, other entries of external data, and ranges and
+contents of files."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def similar(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-name-domain", "NodeProto")
 def domain_look_alike(facts: Facts) -> Iterator[Finding]:
-    """Yield the first node of each domain, and of each operator, whose name looks like a known name in ASCII.
+    """Yield the first node of each domain, and of each operator, whose name looks like a known name.
 
     Imports of such domains are also reported.
     """
@@ -367,7 +367,7 @@ def injection(facts: Facts) -> Iterator[Finding]:
 
 @rule("security-name-script")
 def mixed_script(facts: Facts) -> Iterator[Finding]:
-    """Yield names that mix Latin letters with letters that look like them, or consist of other forms of ASCII."""
+    """Yield names that mix Latin letters with letters that look like them, or have other forms of ASCII characters."""
     is_reported = _are_accepted(facts, lambda text: has_mixed_scripts(text) or _is_styled(text), _are_non_ascii(facts))
     template = (
         "the name {text!a} mixes scripts whose letters look alike, or has other forms of ASCII characters, such as "
@@ -377,7 +377,7 @@ def mixed_script(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_styled(text: str) -> bool:
-    """Return whether a name consists of compatibility forms of ASCII, such as full-width or mathematical letters."""
+    """Return whether a name has compatibility forms of ASCII, such as full-width letters, and otherwise only ASCII."""
     return not text.isascii() and unicodedata.normalize("NFKC", text[:_MAX_NAME_CHARS]).isascii()
 
 
