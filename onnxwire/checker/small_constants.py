@@ -148,7 +148,7 @@ class SmallConstants:
         """Return the first n bytes of a tensor's elements, or all if they are fewer. tensor: the row of TensorProto.
 
         Without raw_data, returns b"" for a tensor that is above MAX_TENSOR_BYTES, external, damaged or encoded in
-        several pieces.
+        several pieces, and for strings.
         """
         offsets, lengths = self.facts.TensorProto.span("raw_data")
         start, length = int(offsets[tensor]), min(int(lengths[tensor]), n)
@@ -156,7 +156,8 @@ class SmallConstants:
             return bytes_at(self.facts.document, start, start + length)
         if self.column("TensorProto", "length")[tensor] <= MAX_TENSOR_BYTES:
             with suppress(Exception):  # of a damaged tensor, which other rules report
-                return bytes(self._message("TensorProto", tensor, TensorProto).numpy().tobytes()[:n])
+                array = self._message("TensorProto", tensor, TensorProto).numpy()
+                return array.tobytes()[:n] if array.dtype != object else b""
         return b""
 
     def attributes(self, node: int) -> dict[str, AttributeProto]:

@@ -83,7 +83,9 @@ def read_bytes(root: Message, path: str, start: int, count: int, *, payload: boo
                 "length": length,
                 "bytes": data.hex(),
             }
-        path = f"{path}.{storage.field}" if storage.field else path
+        if not storage.field:
+            raise PathError("this tensor has no elements", path, document.name)
+        path = f"{path}.{storage.field}"
     file_offset, end = find_span(root, path)
     length = end - file_offset
     start = min(max(start, 0), length)

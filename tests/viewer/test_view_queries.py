@@ -249,6 +249,14 @@ def test_raw_returns_bytes_of_a_payload_in_another_file(tmp_path):
     assert bytes.fromhex(answer["bytes"]) == data == MODEL.graph.initializer[1].raw_data[:32]
 
 
+def test_raw_of_a_payload_without_elements_raises_path_error():
+    tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[0])
+    model = onnx.ModelProto(graph=onnx.GraphProto(initializer=[tensor]))
+    queries = Queries(onnxwire.ModelProto.FromString(model.SerializeToString()))
+    with pytest.raises(PathError, match="no elements"):
+        queries.raw("graph.initializer[0]", payload=True)
+
+
 def test_records_have_their_offsets(digits):
     rows = digits.records("graph.node[3]")["rows"]
     node = MODEL.graph.node[3]
