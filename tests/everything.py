@@ -14,7 +14,7 @@ PATH = os.path.join(os.path.dirname(__file__), "everything.md")
 
 def official_class(full_name, pool=None):
     """Return the official runtime's class of a message. pool: an official descriptor pool; default: protobuf's default
-    pool, which has the messages of onnx."""
+    pool, which has the messages of onnx after `import onnx`."""
     pool = pool or descriptor_pool.Default()
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))
 

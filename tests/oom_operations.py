@@ -492,7 +492,7 @@ add_operation(
     keeps_memory=True,
 )
 
-# --- tensors, rules, tables, text
+# --- tensors, columns of the checker, tables, text and JSON
 
 
 def fill_columns_and_resolve_names(m: Any) -> None:

@@ -48,7 +48,7 @@ cdef class Encoder:
     cdef bint deterministic
     cdef bint is_writing         # the second pass, or the single one; False while measuring
     cdef bint is_in_memory       # long values are copied, too; therefore all bytes must be resident
-    cdef Spans missing           # bytes that are not resident; None if all bytes are resident
+    cdef Spans missing           # bytes that `put_missing` added, to be fetched; None if there are none
     cdef bint is_single_pass     # writes without measuring, to a buffer of its own that grows up to `limit` bytes
     cdef uint64_t limit
     cdef int depth               # nesting level of the message that is encoded
@@ -86,7 +86,8 @@ cdef int put_missing(Encoder self, const uint8_t* p, uint64_t n) except -1
 cdef uint8_t* scratch_of(Encoder self, size_t size) except NULL
 
 
-# The functions `put_*` count their output in the measuring pass, and write it in the writing pass.
+# The functions `put_*`, except `put_missing`, count their output in the measuring pass, and write it in the writing
+# pass or the single pass.
 
 cdef inline int put_varint(Encoder self, uint64_t value) except -1:
     cdef uint8_t[10] bytes
