@@ -11,6 +11,7 @@ import time
 
 import boto3
 import pytest
+from botocore.exceptions import ReadTimeoutError
 from moto.server import ThreadedMotoServer
 from served_models import model
 
@@ -120,6 +121,29 @@ def test_a_source_that_changes_during_the_copy_is_an_error(bucket) -> None:
             ow.save(message, "s3://bucket/none.onnx", storage_options=options, progress=change)
     assert list_uploads(client) == []
     assert "Contents" not in client.list_objects_v2(Bucket="bucket", Prefix="none")
+
+
+def test_the_error_after_a_lost_last_answer_does_not_claim_that_nothing_was_saved(bucket, monkeypatch) -> None:
+    client, options = bucket
+    open_bucket = part_copy.open_bucket
+
+    def open_unreliable_bucket(*args):
+        result = open_bucket(*args)
+        complete = result.client.complete_multipart_upload
+
+        def complete_and_lose_the_answer(**arguments):
+            complete(**arguments)
+            raise ReadTimeoutError(endpoint_url="s3")
+
+        monkeypatch.setattr(result.client, "complete_multipart_upload", complete_and_lose_the_answer)
+        return result
+
+    monkeypatch.setattr(part_copy, "open_bucket", open_unreliable_bucket)
+    with ow.load("s3://bucket/a b/from.onnx", storage_options=options) as message:
+        message.graph.node[2].name = "another, longer name"
+        with pytest.raises(ow.SaveError, match="may have been saved"):
+            ow.save(message, "s3://bucket/lost.onnx", storage_options=options)
+    assert stored_bytes(client, "lost.onnx") == edited_bytes()
 
 
 def test_a_failed_save_leaves_no_parts(bucket) -> None:

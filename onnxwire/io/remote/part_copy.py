@@ -172,10 +172,12 @@ def save_by_copies(
     from botocore.exceptions import BotoCoreError, ClientError
 
     target = {"Bucket": bucket.name, "Key": key_in_bucket(address)}
+    outcome = "nothing was saved"
     try:
         with _upload(bucket, target) as upload:
             uploaded_parts = _transfer(bucket, {**target, "UploadId": upload}, parts, total, progress)
             _check_sources(bucket, parts, address)
+            outcome = "the file may have been saved nevertheless; load it, or save again"
             bucket.client.complete_multipart_upload(
                 **target, UploadId=upload, MultipartUpload={"Parts": uploaded_parts}
             )
@@ -185,10 +187,9 @@ def save_by_copies(
             raise SaveError(errno.ESTALE, _CHANGED_ERROR, address.shown) from None
         if error.operation_name in ("CreateMultipartUpload", "UploadPartCopy"):
             return False  # not permitted or not supported
-        raise SaveError(errno.EIO, f"the server answered {code}; nothing was saved", address.shown) from None
+        raise SaveError(errno.EIO, f"the server answered {code}; {outcome}", address.shown) from None
     except BotoCoreError as error:
-        reason = f"the request failed ({type(error).__name__}); nothing was saved"
-        raise SaveError(errno.EIO, reason, address.shown) from None
+        raise SaveError(errno.EIO, f"the request failed ({type(error).__name__}); {outcome}", address.shown) from None
     return True
 
 
