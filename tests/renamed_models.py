@@ -145,9 +145,10 @@ def _replace_weight(graph: onnx.GraphProto, rng: random.Random) -> bool:
 
 
 def _delete_node(graph: onnx.GraphProto, rng: random.Random) -> bool:
-    """Delete a random node with one used output; connect the consumers of this output with the node's first input.
+    """Delete a random node, and connect the consumers of its only used output with its first input.
 
-    Not possible if this input is absent, or an output of the node is an output of the graph.
+    Not possible if none or several of its outputs are used, if its first input is absent, or if one of its outputs is
+    an output of the graph.
     """
     index = rng.randrange(len(graph.node))
     node = graph.node[index]

@@ -38,10 +38,10 @@ from onnxwire.engine.verify import verify_document
 cdef enum Outcome:
     DECODED
     DAMAGED
-    OVER_LIMIT             # memory or row numbers are exhausted
+    OVER_LIMIT             # memory, row numbers or ids are exhausted
 
 cdef enum:
-    PREFETCH_ROWS = 8      # how many rows ahead the bytes of a message are prefetched into the processor's cache
+    PREFETCH_ROWS = 8      # how many rows ahead the first bytes of a message are prefetched into the processor's cache
 
 # Repeated numbers and bytes are payload and are not read, except these fields, whose values the rules compare.
 _LISTED_FIELDS = frozenset({
@@ -53,7 +53,7 @@ _LISTED_FIELDS = frozenset({
 # --- the scan
 
 cdef int add_part(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, uint64_t n) noexcept nogil:
-    """Add a further piece to a message. Return -1 if memory is exhausted."""
+    """Add a further piece to a message. Return -1 if memory or MAX_CAPACITY is exhausted."""
     cdef int32_t i = self.n_parts
     cdef int32_t capacity
     if i == self.parts_capacity:
@@ -82,7 +82,7 @@ cdef int add_part(Facts self, Sheet* sheet, int32_t row, const uint8_t* p, uint6
 
 
 cdef int add_unknown(Facts self, Sheet* sheet, int32_t row, const Record* record) noexcept nogil:
-    """Add a record that is an unknown field. Return -1 if memory is exhausted."""
+    """Add a record that is an unknown field. Return -1 if memory or MAX_CAPACITY is exhausted."""
     cdef int32_t i = self.n_unknown
     cdef int32_t capacity
     if i == self.unknown_capacity:
@@ -135,7 +135,7 @@ cdef Outcome queue_string(Facts self, Sheet* sheet, uint32_t slot, int32_t row, 
 
 
 cdef int intern_oldest(Facts self) noexcept nogil:
-    """Store the id of the oldest queued string in its column. Return -1 if memory is exhausted."""
+    """Store the id of the oldest queued string in its column. Return -1 if memory or ids are exhausted."""
     cdef QueuedString* queued = &self.queued[self.n_interned % QUEUE_LENGTH]
     cdef int32_t id = intern(&self.texts, queued.p, queued.n, queued.hash)
     if queued.sheet.kinds[queued.slot] == TEXT:
@@ -147,7 +147,7 @@ cdef int intern_oldest(Facts self) noexcept nogil:
 
 
 cdef int intern_all_queued(Facts self) noexcept nogil:
-    """Store the ids of all queued strings. Return -1 if memory is exhausted."""
+    """Store the ids of all queued strings. Return -1 if memory or ids are exhausted."""
     while self.n_interned != self.n_queued:
         if intern_oldest(self):
             return -1
@@ -602,7 +602,7 @@ cdef class Facts:
 
     @critical_section
     def unknown_fields(self):
-        """Return the records that belong to no known field, as a Payload of structs `Unknown`."""
+        """Return the records that are unknown fields, as a Payload of structs `Unknown`."""
         return self.buffer(self.unknown, self.n_unknown, sizeof(Unknown))
 
     @critical_section
@@ -620,7 +620,7 @@ cdef class Facts:
     @property
     @critical_section
     def base(self):
-        """The address of the document's first byte; an offset is an address in a `start` column minus this address."""
+        """The address of the document's first byte. Subtract it from a sheet's `start` column to get offsets."""
         return <size_t>self.sheets[self.sheet_numbers[self.root.DESCRIPTOR.full_name.partition(".")[2]]].p[0]
 
     cdef object buffer(self, const void* p, Py_ssize_t n, int size):
@@ -662,7 +662,8 @@ cdef class Facts:
 
     @critical_section
     def locate(self, str name, int32_t row):
-        """Return (type of the parent, row of the parent, number of its field, index in it); None for the root."""
+        """Return (type of the parent, row of the parent, number in the `parent_field` column, index in the field); None
+        for the root."""
         cdef Sheet* sheet = self.sheet(name)
         if not 0 <= row < sheet.n:
             raise IndexError(row)

@@ -75,7 +75,7 @@ def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
     Raises BufferError for a stream or another device; for types that are not in TYPES and non-native byte order; for
     strides that are not multiples of the element size; for a read-only array that is not copied if max_version is
     None or below (1, 0), and for sub-byte types if it is None or below (1, 1). Raises TypeError for a max_version that
-    is not a pair.
+    is not a tuple of length 2.
     Source: https://dmlc.github.io/dlpack/latest/python_spec.html and the array API standard, `__dlpack__`.
     """
     cdef bint is_versioned = False
@@ -109,7 +109,7 @@ def to_capsule(array, stream=None, max_version=None, dl_device=None, copy=None):
 
 
 cdef object make_capsule(array, uint8_t code, uint8_t bits, uint64_t flags, bint is_versioned):
-    """Return a capsule. Its memory is a single allocation: the struct, the shape, the strides."""
+    """Return a capsule. Its content is a single allocation: the struct, the shape, the strides."""
     cdef Py_ssize_t size = sizeof(OwDLVersioned) if is_versioned else sizeof(OwDLManaged)
     cdef Py_ssize_t ndim = array.ndim
     cdef OwDLVersioned* versioned

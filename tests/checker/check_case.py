@@ -12,7 +12,7 @@ FLOAT = "type { tensor_type { elem_type: 1 shape { dim { dim_value: 2 } } } }"
 
 @dataclass(frozen=True)
 class Case:
-    """A document that breaks one rule, and a document that does not break it.
+    """A document that breaks a rule, and a document that does not break it.
 
     broken, valid: the text form of a message of the class `type`, or its bytes. paths: the paths of all problems of
     that rule in the broken document, in order. options: additional arguments of `check`.

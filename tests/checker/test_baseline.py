@@ -141,7 +141,7 @@ def test_unknown_fields_are_compared_by_their_bytes():
     )
 
 
-def test_a_payload_of_300_kb_is_compared_to_its_last_byte():
+def test_the_last_byte_of_a_payload_of_300_kb_is_compared():
     program = b"\x7fELF\2\1\1" + bytes(300_001)
     graph = GRAPH + "initializer { name: 'w' data_type: 2 dims: 300008 }"
 
@@ -217,7 +217,7 @@ def test_names_that_are_not_utf8_are_compared():
     assert rules_of_new_problems(parse_model(), candidate) == ["model-strings-utf8", "name-c90-identifier"]
 
 
-def test_a_baseline_that_is_not_a_model_is_refused():
+def test_a_baseline_or_candidate_that_is_not_a_model_is_refused():
     with pytest.raises(TypeError, match="ModelProto"):
         onnxwire.check(parse_model(), baseline=onnxwire.GraphProto())
     with pytest.raises(TypeError, match="ModelProto"):
@@ -231,7 +231,7 @@ def test_an_absent_baseline_is_an_error(tmp_path):
 
 @pytest.fixture
 def model_paths(tmp_path):
-    """Return the paths of a trusted model and of a copy with an attack."""
+    """Return the paths of a trusted model and of a copy with an added attack."""
     onnxwire.save(parse_model(), tmp_path / "old.onnx")
     attack_fields = {"op_type": "PyOp", "domain": "my.ops", "input": ["b"], "output": ["u"]}
     onnxwire.save(edit(parse_model(), lambda model: model.graph.node.add(**attack_fields)), tmp_path / "new.onnx")

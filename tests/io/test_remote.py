@@ -141,7 +141,7 @@ def test_a_large_structure_is_read_in_few_round_trips(trips) -> None:
         assert trips.count <= 10
 
 
-def test_unedited_payloads_are_saved_from_the_server(tmp_path) -> None:
+def test_save_copies_unedited_payloads_from_the_server(tmp_path) -> None:
     pieces = model([5 * MIB, 300_000, 70_000, 1000])
     with ObjectServer({"m.onnx": pieces}) as server, ow.load(f"{server.url}/m.onnx") as message:
         message.graph.node[3].name = "another"

@@ -197,7 +197,7 @@ def test_the_list_of_100_000_nodes_has_the_rows_on_the_screen_only(open_page, tm
     page.element("#found", "100,000 nodes")
     assert 5 < len(page.elements(".row")) < 60
     page.driver.execute_script("document.getElementById('list').focus()")
-    page.press(key_code("END"))  # a row that is not loaded is shown when it is
+    page.press(key_code("END"))  # the last row, which is shown when it is loaded
     page.wait_for_title("relu_99999")
     page.press(key_code("HOME"))
     page.wait_for_title("relu_0")
@@ -263,7 +263,7 @@ def test_text_can_be_read_in_light_and_dark(page, scheme):
     assert {pair: value for pair, value in contrasts.items() if value < 4.5} == {}
 
 
-# Malformed fragments, typed or truncated: incomplete percent escapes, and paths or pages that do not exist.
+# Invalid fragments: percent escapes that cannot be decoded, absent or unsuitable paths, and pages that do not exist.
 MALFORMED_FRAGMENTS = [
     "map=%E0%A4%A", "node=%E0%A4%A", "tensor=%", "graph=%FF%FE", "fields=%C3", "map=%", "map=", "node=", "tensor=",
     "graph=", "fields=", "map=graph/x*9/99", "map=graph.node[99999]", "node=graph.node[99999]", "tensor=graph.node[0]",

@@ -390,7 +390,7 @@ def test_a_page_of_another_origin_can_do_nothing(page, tmp_path):
         for name in ("127.0.0.1", "localhost"):
             page.driver.get(f"http://{name}:{site.server_port}/")
             outcome = page.wait(lambda: page.driver.execute_script("return window.outcome"))
-            assert outcome.pop("beacon") in ("true", "false")  # whether it was sent, regardless of the response
+            assert outcome.pop("beacon") in ("true", "false")  # whether it was queued, regardless of the response
             for request_kind in ("no-cors", "file"):
                 # The request has no key, and the hostile page can't read the response.
                 assert outcome.pop(request_kind) in ("opaque 0 ", "failed")

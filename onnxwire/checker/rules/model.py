@@ -160,7 +160,7 @@ def _are_invalid_names(facts: Facts) -> Any:
 
 
 def _is_invalid_name(table: Table, names: Any) -> Any:
-    """Return whether each string of a column of ids is not an identifier of C90."""
+    """Return whether each string of a column of ids is neither empty nor an identifier of C90."""
     return table.derive(_are_invalid_names)[names]
 
 

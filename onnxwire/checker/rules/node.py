@@ -19,7 +19,7 @@ _NEEDS_IR_10 = (
 )
 _TRAILING_EMPTY_NAME = "the last name is empty, which marks an omitted optional value; remove it"
 
-# See registry.py: each function receives a sheet or a list of `Facts`, and returns a bool column.
+# See registry.py: each function receives a `Sheet` or a `List`, and returns a bool column.
 RULES = {
     "NodeProto": {
         "node-op-type-present": (lambda node: node.op_type == EMPTY, "node {name!r} has no op_type; name the operator"),

@@ -117,7 +117,7 @@ def _reason_not_default(facts: Facts) -> str:
     operator_names = ops.op_type[ops.op_type != EMPTY]
     default_names = [facts.find(name) for domain, name in operators().versions if not domain]
     return (
-        "none of its operators is defined by ONNX"
+        "ONNX defines none of its operators in the default domain"
         if len(operator_names) and not np.isin(operator_names, default_names).any()
         else ""
     )
