@@ -39,7 +39,8 @@ _ANNOTATION_FIELDS = ("doc_string", "metadata_props")
 _NODE_ANNOTATION_FIELDS = (*_ANNOTATION_FIELDS, "device_configurations")
 _MAX_SMALL_BYTES = 1 << 12  # maximum size of an encoded tensor that is copied before its payload is read
 _CHUNK_BYTES = 1 << 22  # bytes of an encoded tensor that are hashed at once
-# The fields of nodes that are compared. With `weights`, only the annotations are compared if the labels are equal.
+# The fields of nodes that are compared. With `weights`, only the annotations are compared if the labels of the two
+# nodes (see `Vertex` in flat_graph.pxd) are equal.
 _NODE_FIELDS = ("op_type", "domain", "overload", "attribute", *_NODE_ANNOTATION_FIELDS)
 
 
@@ -60,7 +61,7 @@ def structure_diff(
 
 
 def payload_key(tensor: TensorProto) -> Hashable:
-    """Return a digest of a tensor's payload, or a text for a payload that is damaged or not allowed.
+    """Return a digest of a tensor's payload; a text if it is damaged, not allowed or of an unknown data type.
 
     The text depends on the fault and on all fields of the tensor except name, doc_string and metadata_props.
     Raises SourceError for a file that cannot be read.
@@ -219,13 +220,13 @@ class _StructureComparison(Comparison):
     def _compare_elements(
         self, old: Any, new: Any, field: FieldDescriptor, path: str, element: Any
     ) -> Iterator[Difference]:
-        """Compare a repeated field. Annotations of values are paired by the new names of the values."""
+        """Compare a repeated field. Quantization annotations are paired by the new names of their values."""
         if field.name == "quantization_annotation":
             old = self._with_new_names(old)
         return super()._compare_elements(old, new, field, path, element)
 
     def _with_new_names(self, graph: GraphProto) -> GraphProto:
-        """Return a graph with the annotations of a graph of `old`, with values renamed to their names in `new`."""
+        """Return a GraphProto with only the quantization annotations of `graph`, with the new names of values."""
         names = self._new_names["values"]
         result = GraphProto(quantization_annotation=graph.quantization_annotation)
         for annotation in result.quantization_annotation:
@@ -284,7 +285,7 @@ class _StructureComparison(Comparison):
                 yield from self._compare_fields(old_info, new_info, f"{path}.value_info[{old_row}]", element, ["type"])
 
     def _compare_scopes(self) -> Iterator[Difference]:
-        """Yield the differences of graphs and functions, except those of nodes and values."""
+        """Yield the differences of functions and of graphs that are not nested, except those of nodes and values."""
         old, new = map(_roots_by_key, self._graphs)
         for key, (path, scope) in {**old, **{key: root for key, root in new.items() if key not in old}}.items():
             kind = "graph" if isinstance(scope, GraphProto) else "function"

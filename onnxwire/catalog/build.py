@@ -37,8 +37,8 @@ _GROUP_MODEL_BYTES = 1 << 36  # maximum size of the models' files
 _GROUP_TABLE_BYTES = 1 << 26  # maximum size of the rows in memory
 _GROUP_ENTRY_BYTES = 1 << 24  # maximum size of the entries as JSON
 _PRUNE_BATCH_MODELS = 10_000  # maximum number of removed models per line of the journal
-_MAX_ROUNDS = 3  # maximum number of times that a run reads a model, if a damaged file loses its rows in the same run
-_MAX_ENTRY_BYTES = 1 << 20  # maximum size of a State as JSON: a model can name ten thousand external files
+_MAX_ROUNDS = 3  # maximum number of times that a run reads a model, if a damaged file loses the model's rows
+_MAX_ENTRY_BYTES = 1 << 20  # maximum size of a name and State as JSON: a model can name ten thousand external files
 
 
 @dataclass

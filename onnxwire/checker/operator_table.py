@@ -8,9 +8,9 @@ cells:
 since: the version of the domain's operator set that introduced this signature. inputs, outputs: `name:type` each,
 separated by spaces. A suffix `?` means optional, `*2` variadic with 2 or more values (last parameter only), and `~`
 values of different types. attributes: `name:INT` each; a suffix `!` means required. types: the allowed types of each
-type variable, `T=float|double` or `T=@3` (a set of types) each, separated by spaces. notes: `deprecated`;
-`attributes...`: undeclared attributes are allowed; `inputs!=3`, `outputs!=2`: a count that is not allowed although it
-is between the minimum and the maximum.
+type variable, `T=float|double` or `T=@3` (a set of types) each, separated by spaces. notes, separated by spaces:
+`deprecated`; `attributes...`: undeclared attributes are allowed; `inputs!=3`, `outputs!=2`: a count that is not allowed
+although it is between the minimum and the maximum.
 A row `@3<tab>float double seq(int64)` defines `@3` as a set of types. A tensor type is written as its element
 type, other types as `seq(T)`, `optional(T)`, `map(int64,T)` or `sparse_tensor(T)`. Lines that begin with # are
 comments. Empty cells at the end may be omitted.
@@ -117,7 +117,11 @@ class Operators:
         self._steps: dict[str, list[int]] = {}
 
     def add(self, text: str, source: str) -> None:
-        """Add a table, replacing signatures that are already known. Raises DecodeError with the line number."""
+        """Add a table, replacing signatures that are already known.
+
+        Raises DecodeError, with the line number, for a row without an operator or a numeric version, or with too many
+        cells. The other cells are parsed later, by `signature` or `check`.
+        """
         sets: dict[str, str] = {}
         new_versions: dict[tuple[str, str], list[int]] = {}
         for number, line in enumerate(text.splitlines(), 1):

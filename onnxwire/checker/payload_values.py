@@ -85,7 +85,7 @@ def _read_ranges(facts: Facts, starts: Rows, lengths: Rows) -> tuple[Rows, Rows]
 
 
 def _find_packed(facts: Facts, array: Rows, offsets: Rows, field: str, rows: Rows) -> tuple[Rows, Rows]:
-    """Return the offset of each tensor's numbers in `array`, and whether the numbers are one packed record.
+    """Return the offset in `array` of each tensor's numbers if they are one packed record, and whether they are.
 
     offsets: the offset of the first record's tag in `array`, for each tensor.
     """

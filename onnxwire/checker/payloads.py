@@ -1,4 +1,6 @@
-"""Measures tensors, as columns: the number of elements by dims, the field that stores them, and its actual length."""
+"""Measures tensors, as columns: the number of elements that dims require, the field that stores them, and the
+actual length of this field. Some values are examined, too.
+"""
 
 from __future__ import annotations
 

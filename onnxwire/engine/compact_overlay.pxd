@@ -1,5 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""CompactOverlay: the edits of a message without views. Fields that are read from the message's bytes have no entry."""
+"""CompactOverlay: the edits of a message without views.
+
+Unless `has_all`, fields that are read from the message's bytes have no entry.
+"""
 from cython cimport final
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -27,7 +30,7 @@ cdef class CompactOverlay:
     # Created by `compact` and `compact_edit`, with memory for all entries.
     cdef Table* table
     cdef PyObject* base          # owner of content that replaced the message's bytes: bytes or a Document; or NULL
-    cdef const uint8_t* start    # the content; NULL if there are no bytes
+    cdef const uint8_t* start    # the content: the message's bytes, or those that replaced them; NULL if none
     cdef const uint8_t* end
     cdef uint32_t generation     # see Overlay
     cdef uint32_t flags          # see View

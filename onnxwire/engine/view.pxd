@@ -109,7 +109,7 @@ cdef inline PyObject* find_value_owner(View self, const Field* field) noexcept:
 
 
 cdef inline object text_at(View self, const uint8_t* p, uint64_t n, PyObject* owner):
-    """Return the value of a string in a message; owner: that of an edited value (see Element), or NULL."""
+    """Return the value of a string in a message; owner: that of an edited value (see overlay.pxd), or NULL."""
     if owner != NULL and PyUnicode_CheckExact(<object>owner):
         return <object>owner
     if p >= (<Document>self.document).far.first_copy:

@@ -95,7 +95,7 @@ cdef object make_view(Table* table, PyObject* document, const uint8_t* start, co
 
 
 cdef object overlay_view(Table* table, Document document, Overlay overlay):
-    """Return a view of an edited message; while identity is kept, return an existing one."""
+    """Return a view of the message of an overlay; while identity is kept, return an existing one."""
     cdef ViewKey key
     cdef View existing = None
     if KEEPS_IDENTITY:

@@ -1,4 +1,7 @@
-"""Sets and removes fields by path: the edits PATH=VALUE and `rm PATH`."""
+"""Sets, adds and removes fields and elements by path, as for PATH=VALUE and `rm PATH`.
+
+Also finds the values that are used but not defined after a removal.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,8 @@ def assign(message: Message, assignment: str, *, keep_type: bool = False) -> str
         a message, except a metadata entry or STRING attribute: text format in braces, {op_type: "Relu" input: "x"}
     keep_type: whether to reject an @FILE.npy whose data type or shape differs from the tensor's.
     Raises PathError if the path names nothing, EditError for an assignment without =, a target that can't be set or a
-    value of the wrong type, SourceError for a file that can't be read. The message is then unchanged.
+    value of the wrong type, SourceError for a file that can't be read, and TensorError for an .npy file of a data type
+    that ONNX does not have, and for an element of a damaged tensor. The message is then unchanged.
     """
     path, target, text = _split_assignment(message, assignment)
     return _set_resolved(message, path, target, text, True, keep_type)
@@ -298,7 +302,8 @@ def _set_tensor(target: Resolved, text: str, keep_type: bool) -> None:
         array = read_npy(text[1:])
     else:
         array = tensor.numpy(writable=True)
-        value: Any = text if array.dtype == object else _parse_number(text, _element_parser(array), "is not a number")
+        fault = f"is not a value of type {array.dtype}"
+        value: Any = text if array.dtype == object else _parse_number(text, _element_parser(array), fault)
         try:
             with np.errstate(over="raise", invalid="raise"):
                 array[target.index] = value

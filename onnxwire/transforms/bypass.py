@@ -94,7 +94,7 @@ def bypass_all(model: ModelProto, paths: Iterable[str]) -> list[str]:
     already be removed.
     """
     node_paths = list(dict.fromkeys(resolve(model, path).path for path in paths))
-    # Later nodes, and those in subgraphs of nodes, come first.
+    # Later nodes come first, and the nodes of a subgraph before the node that contains it.
     for path in sorted(
         node_paths, key=lambda path: [int(index) for index in re.findall(r"\[(\d+)\]", path)], reverse=True
     ):

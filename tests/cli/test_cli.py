@@ -70,8 +70,8 @@ def test_json_agrees_with_the_official_runtime(path: Path) -> None:
 
 
 def nested_model() -> onnx.ModelProto:
-    """Make a model with tensors in an attribute, a subgraph, a function, its defaults, a sparse initializer and a
-    training graph."""
+    """Make a model with tensors in an attribute, a subgraph, a function, the default of its attribute, a sparse
+    initializer and a training graph."""
 
     def constant(name: str, n: int) -> onnx.NodeProto:
         return helper.make_node("Constant", [], [name], value=helper.make_tensor(name, 1, [n], [0.0] * n))
@@ -179,7 +179,8 @@ def test_raw_without_a_type_lists_most_of_the_tags() -> None:
         return {(words[0], words[1].rstrip(":")) for words in map(str.split, lines[1:]) if words[0].isdigit()}
 
     typed_tags, untyped_tags = tags(raw_lines(DIGITS)), tags(raw_lines(DIGITS, "--type", "none"))
-    # Without a table an empty or textual message can't be distinguished from a string, so its fields are not listed.
+    # Without a table a message that is empty or looks like text can't be distinguished from a string.
+    # The fields of such a message are not listed.
     assert untyped_tags <= typed_tags
     assert len(untyped_tags) > len(typed_tags) / 2
 
@@ -329,7 +330,7 @@ def test_info_reads_a_pipe() -> None:
     assert b"TreeEnsembleClassifier" in result.stdout
 
 
-def test_help_lists_every_command_in_one_line_and_the_exit_statuses() -> None:
+def test_help_lists_each_command_on_its_own_line_and_the_exit_statuses() -> None:
     result = run("--help")
     assert result.returncode == 0
     lines = result.stdout.splitlines()
@@ -472,7 +473,7 @@ def test_long_values_of_metadata_are_cut_in_the_summary(tmp_path: Path, capsys) 
     assert "v" * 32_888 in capsys.readouterr().out
 
 
-def test_the_summary_has_colors_on_request(capsys) -> None:
+def test_a_heading_of_the_summary_is_bold_with_color_always(capsys) -> None:
     pytest.importorskip("rich")
     assert main(["info", str(DIGITS), "--color", "always"]) == 0
     assert "\x1b[1mnodes (17)\x1b[0m" in capsys.readouterr().out

@@ -201,7 +201,7 @@ def test_the_result_is_written_to_stdout(capfdbinary):
         (f"tensor:features.0.bias.raw_data=@{os.devnull}", f"{os.devnull}: this is a pipe, device or file of /proc"),
         ("tensor:features.0.bias[99]=1", "index 99 is out of bounds"),
         ("tensor:features.0.bias[0]=1e99", "float32 can't store the value"),
-        ("tensor:features.0.bias[0]=x", "'x' is not a number"),
+        ("tensor:features.0.bias[0]=x", "'x' is not a value of type float32"),
     ],
 )
 def test_a_wrong_assignment_is_reported_in_one_line(tmp_path, capsys, assignment, text):
