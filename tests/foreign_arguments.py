@@ -290,7 +290,7 @@ def all_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
             "TensorProto",
             "Everything",
         ):
-            continue  # other message classes have the same methods, and CPython checks the objects of their fields
+            continue  # other message classes have the same methods, and CPython checks the arguments of descriptors
         yield from calls(cls, make_foreign_objects, own_makers)
     yield from class_assignments(makers)
     yield from module_functions(make_foreign_objects)

@@ -280,8 +280,8 @@ def _test_joined_features(call: Call) -> Faults:
 def _test_max_unpool(call: Call) -> Faults:
     """Test the indices of MaxUnpool, which are positions in its output.
 
-    Input 2 contains the shape of the output. Without it, the size is computed from the attributes as if there were no
-    padding.
+    Input 2 contains the shape of the output. Without it, the number of elements of the output is computed from the
+    shape of the input, `kernel_shape` and `strides`, as if there were no padding.
     """
     value, kernel, output_shape = value_of(call, 0), call.ints("kernel_shape"), integers_of(call, 2)
     size = 1 << 63  # represents an unknown size: no index reaches it
@@ -489,7 +489,7 @@ def _test_axes_input(call: Call) -> Faults:
 
 
 def _test_rank(call: Call) -> Faults:
-    """Test the rank and the dims that Expand, Tile and Reshape have as input 1."""
+    """Test input 1 of Expand, Tile and Reshape: the number and the values of its elements."""
     rank, dims = size_of(value_of(call, 1), 0), integers_of(call, 1)
     if rank is not None and rank > MAX_RANK:
         yield RANK, f"{rank:,}"
@@ -586,7 +586,7 @@ def _test_reverse_sequence(call: Call) -> Faults:
 
 
 def _shape_test(index: int, rank: int | None = None) -> Callable[[Call], Faults]:
-    """Return the test of an operator whose output has the shape that an input contains.
+    """Return the test of an operator that has an input of sizes: none is negative, and their number is allowed.
 
     index: the index of that input. rank: the number of sizes if there is no attribute `axes`; one more is allowed.
     """

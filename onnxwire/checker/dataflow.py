@@ -66,7 +66,7 @@ class Dataflow:
     def scalar(self, index: int) -> float | None:
         """Return the number of an input that is a constant of one number; None for any other.
 
-        index: the index of the input in `inputs`.
+        index: the index of the input in `inputs`. Of a Constant, only value, value_float and value_int are read.
         """
         constants = self._facts.derive(SmallConstants)
         if self.tensors[index] >= 0:

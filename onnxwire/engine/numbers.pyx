@@ -392,7 +392,7 @@ cdef class RepeatedScalar(Repeated):
 
     @critical_section
     def __bytes__(self):
-        """Return one byte per number, as bytes() does for any iterable of ints; `memoryview(self)` is the memory."""
+        """Return one byte per number, as bytes() does for any iterable of ints."""
         return bytes(list(self))
 
     @critical_section

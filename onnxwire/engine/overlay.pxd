@@ -51,7 +51,8 @@ cdef class Overlay:
     # The Document is a fork, and the slot is a span of it. `touched` is 1 if the field, or another member of its oneof,
     # was edited.
     # CopyFrom, ParseFromString and Clear exchange the content of an overlay; its address in the document's index stays.
-    # Overlays are not tracked by the garbage collector, so the members are C pointers; objects are owned.
+    # Overlays are not tracked by the garbage collector, so the members are C pointers; objects are owned, except
+    # `next`.
     cdef Table* table
     cdef PyObject* base          # Document of the bytes, if that is not the document of the views
     cdef PyObject* parts         # see View
@@ -62,7 +63,7 @@ cdef class Overlay:
     cdef uint64_t expected_state
     cdef AbsentKey key           # absent messages only: the key in the hash table of overlay.pyx
     cdef PyObject* next          # the next overlay in the same bucket of that table
-    cdef uint32_t generation     # number of exchanges of the content that detached views (see edit.pyx)
+    cdef uint32_t generation     # how often exchanging the content detached views (see edit.pyx)
     cdef uint32_t* clears        # per field, the number of times that it was cleared; NULL if none was
     cdef const uint8_t* address    # the key in document.overlays; NULL for a new message
     cdef const uint8_t* address_end    # end of the message's bytes at `address`, or of the first of several parts

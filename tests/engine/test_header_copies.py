@@ -56,7 +56,7 @@ def tensor_record(rng: random.Random, name: str) -> bytes:
 def model_bytes(seed: int) -> bytes:
     """Encode a model. Its graph (field 7) has six initializers, a node (field 1) and a name (field 2).
 
-    The records of the model and of the graph are in random order.
+    The records of the model are in random order. The node and the name are at random positions among the initializers.
     """
     rng = random.Random(seed)
     records = [tensor_record(rng, f"tensor{i}") for i in range(6)]

@@ -51,7 +51,7 @@ RULES = {
 
 @rule("shape-dim-param-consistent", "TensorShapeProto.Dimension.dim_param", "ValueInfoProto")
 def dim_param_consistent(facts: Facts) -> Iterator[Finding]:
-    """Yield values that give a dimension variable another size than an earlier value does.
+    """Yield values that contradict other values about the size of a dimension variable.
 
     If one description of a value has the variable and another one has a number, the number is the size.
     """

@@ -104,7 +104,7 @@ def _check_counts(facts: Facts, field: str, fault: int) -> Iterator[Finding]:
 
 
 class _ValueColumns:
-    """Methods that return, for a row of NodeProto.input or NodeProto.output, the values of names in templates."""
+    """Methods that return values for placeholders of messages about a row of NodeProto.input or NodeProto.output."""
 
     def __init__(self, facts: Facts, field: str) -> None:
         self.check: SignatureCheck = facts.derive(SignatureCheck)
@@ -215,7 +215,7 @@ def _attribute_remedy(check: SignatureCheck, node: int) -> str:
 
 @rule("signature-attribute-type", "NodeProto", "AttributeProto")
 def attribute_type(facts: Facts) -> Iterator[Finding]:
-    """Yield attributes, including references, whose type the operator does not accept."""
+    """Yield attributes, including references to attributes of a function, whose type the operator does not accept."""
     attributes, check = facts.AttributeProto, facts.derive(SignatureCheck)
     yield attributes.at(
         check.attributes & WRONG_KIND != 0,

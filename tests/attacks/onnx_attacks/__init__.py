@@ -1,1 +1,1 @@
-"""Attack files for readers and runtimes of ONNX models, and benign models that resemble them. Standard library only."""
+"""Attack files for readers and runtimes of ONNX models, and benign models that resemble them."""
