@@ -118,7 +118,7 @@ def ours_extract() -> Callable[[], object]:
 
 
 def ours_diff(new_path: Path) -> Side:
-    """Return a side that compares chain.MEDIUM with another model by structure. Loading is not measured."""
+    """Return a side that compares chain.MEDIUM with the model at `new_path` by structure. Loading is not measured."""
 
     def side() -> Callable[[], object]:
         import onnxwire

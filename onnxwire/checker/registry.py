@@ -87,11 +87,11 @@ SECURITY_MODULES: dict[str, tuple[str, ...]] = {
 class Rule(NamedTuple):
     """A row of `rules.tsv` or `security.tsv`.
 
-    since_ir, until_ir: the first and last IR version that the rule applies to, or None. scope: the part of a model,
+    since_ir, until_ir: the first and last IR version that the rule applies to, or None. scope: the subject of the rule,
     such as "graph", or "security". text: the rule as a sentence. fields: the fields that the rule is about. source: the
-    document that states the rule. reason: why the severity is lower than the wording of the specification implies
-    (must: error, should: warning), or "". weaknesses: for a security rule, its entries of CWE and CVE. explanation: for
-    a security rule, a paragraph about the attack.
+    documents or code that state the rule. reason: why the severity is lower than the wording of the specification
+    implies (must: error, should: warning), or "". weaknesses: for a security rule, its entries of CWE and CVE.
+    explanation: for a security rule, a paragraph about the attack.
     """
 
     id: str
@@ -213,7 +213,7 @@ def _security_rule(
 
 @cache
 def unchecked() -> dict[str, str]:
-    """Return the ids of rules that can't be checked with one file alone, each with the reason."""
+    """Return the ids of the rules that have no check, each with the reason."""
     return {row[0]: row[1] for row in read_table("unchecked.tsv")}
 
 

@@ -2,9 +2,9 @@
 """Alignment of long payloads in the file that a document is written to, by padding that every reader skips.
 
 The padding is an unknown field of zeros right before the payload. It changes the lengths of the messages around it, and
-a longer length would move the payload again. So each length that may change is written in five bytes, which all
-protobuf readers accept even for small values; then all offsets can be computed from front to back. Lengths of 32
-GiB and more take more bytes, so all offsets are then computed again.
+a length whose encoding takes more bytes would move the payload again. So each length that may change is written in
+five bytes, which all protobuf readers accept even for small values; then all offsets can be computed from front to
+back. Lengths of 32 GiB and more take more bytes, so all offsets are then computed again.
 """
 cimport cython
 from cython cimport critical_section, final
@@ -433,14 +433,15 @@ def align_payloads(Document document, cls, targets, uint64_t threshold, uint64_t
     must be a valid one that no field of the class has. threshold: bytes, at least 1; shorter payloads are not aligned.
     alignment: bytes, 1 to 2**30.
     Returns (total, pieces): the size of the encoding in bytes, and its parts in order: bytes objects, and ranges of the
-    document as (offset, length). A document that is already aligned is one range, or no part if it is empty.
+    document as (offset, length). A document that is completely resident and does not change is one range,
+    or no part if it is empty.
 
     All readers read the same values; only unknown fields are added and removed. Old padding is removed from all
     messages that are scanned, so that aligning twice changes nothing. If a target field occurs more than once in a
     message, the last record is aligned. Lengths of messages around a payload take 5 bytes, or from 32 GiB on as many as
     they need. Messages that can't contain a long payload are copied without being read.
-    Raises DecodeError for the first damaged record that is read, and FieldValueError for an unsuitable field, padding
-    number or alignment.
+    Raises DecodeError for the first damaged record that is read, and FieldValueError for an unsuitable class, field,
+    padding number or alignment.
     """
     cdef AlignmentEdits edits
     # Allocating lists may start the garbage collector, and so run code that closes the document.

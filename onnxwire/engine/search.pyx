@@ -126,9 +126,9 @@ cdef class Search:
     root: the message to search, itself not a result; classes: the classes of the results. Only messages that can
     contain results are read. Paths look like `graph.node[3].attribute[0].t`; with `paths` they are stored there, and
     their numbers are yielded instead. Messages may be edited during the search. If elements are added or
-    removed, the search continues at the next index, as a loop over a list does. Raises DecodeError for messages nested
-    more than 100 deep.
-    names: skip messages that contain none of these names, at any depth.
+    removed, the search continues at the next index, as a loop over a list does. Raises DecodeError for damaged bytes
+    that are read, and for messages nested more than 100 deep.
+    names: if not None, messages that this filter does not select are skipped, with all messages in them.
     """
 
     @critical_section

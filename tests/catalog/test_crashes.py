@@ -1,4 +1,4 @@
-"""Builds that are killed or in which the disk is full: every model has its old or new rows, and no file is left over.
+"""Builds that are killed, fail on a full disk or are rejected: models have old or new rows, and no file is left over.
 
 A catalog that is updated has changed, deleted, unreadable, new and unchanged models, groups of which some models are
 removed, and files that were replaced before; in one scenario it also lacks a file, and models of that file may

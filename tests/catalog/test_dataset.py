@@ -229,7 +229,7 @@ def test_repair_renames_damaged_files(tmp_path, table, damage):
 
 
 @pytest.mark.parametrize("table", ["operators", "_states"])
-def test_a_merge_renames_a_damaged_file(tmp_path, monkeypatch, table):
+def test_a_merge_warns_about_a_damaged_file(tmp_path, monkeypatch, table):
     monkeypatch.setattr(dataset, "_FAN_IN", 3)
     with Dataset(str(tmp_path)) as data:
         add_models(data, "ab")

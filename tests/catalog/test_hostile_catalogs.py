@@ -282,9 +282,6 @@ def test_models_whose_rows_are_lost_are_failures_until_they_are_named_again(zoo,
     assert not onnxwire.sql(out, "from failures").fetchall()
 
 
-# --- files that do not belong to the catalog
-
-
 def test_a_folder_with_other_files_is_rejected(zoo, tmp_path, capsys):
     folder = tmp_path / "documents"
     for name in ("a.parquet", f"models/{ID}.parquet", "models/_unfinished-1"):

@@ -1,4 +1,4 @@
-"""Indices out of range, and trees, vectors and shapes that contradict each other: reads and writes out of bounds."""
+"""Indices out of range, inconsistent trees and attributes, and shapes that do not fit: accesses out of bounds."""
 # fmt: off
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ index_attack("gather-int32", "Gather with an int32 index of 2^31 - 1.", [node("G
     values("i", [(1 << 31) - 1], INT32)])
 index_attack("gather-one-of-many", "One of 1,000 indices is too large by one.", [node("Gather", ["t", "i"], ["y"])], [
     TABLE, ints("i", *[0] * 999, 4)])
-index_attack("gather-computed", "The index is the product of two constants.", [node("Mul", ["a", "a"], ["i"]), node(
+index_attack("gather-computed", "The index is the square of a constant.", [node("Mul", ["a", "a"], ["i"]), node(
     "Gather", ["t", "i"], ["y"])], [TABLE, ints("a", 1 << 20)])
 index_attack("gather-of-input", "Gather of element 100 of an input of four.", [node("Gather", ["x", "i"], [
     "y"])], [ints("i", 100)])
@@ -290,7 +290,7 @@ attack = declare("input-shape", "crashes",
 
 
 def shape_attack(name, description, nodes, initializers, **options):
-    """Add an attack whose tensors have shapes that do not fit the operator."""
+    """Add an attack of the class input-shape, whose model has these nodes and initializers."""
     attack(name, description, network(nodes, initializers, **options))
 
 
@@ -343,7 +343,7 @@ shape_attack("loop-body-inputs", "Loop whose body has one input in place of thre
     "t")]))], [TABLE, scalar("n", 2)])
 shape_attack("scatter-updates", "ScatterND of rows of two with updates of one element.", [node("ScatterND", ["t", "i",
     "u"], ["y"])], [TABLE, values("i", [0], INT64, [1, 1]), values("u", [6.0], FLOAT, [1, 1])])
-shape_attack("gather-nd-rank", "GatherND with indices of three axes for rank two.", [node("GatherND", ["t", "i"], [
+shape_attack("gather-nd-rank", "GatherND with three coordinates for rank two.", [node("GatherND", ["t", "i"], [
     "y"])], [TABLE, values("i", [0, 0, 0], INT64, [1, 3])])
 shape_attack("reflected-pad", "Pad that reflects 100 elements of an axis of two.", [node("Pad", ["t", "p"], ["y"],
     mode="reflect")], [TABLE, ints("p", 0, 100, 0, 0)])

@@ -14,7 +14,7 @@ def _tensor_fields(type: int = 1) -> str:
 
 
 def _tensor_sequence_fields(*types: int) -> str:
-    """Return the fields of a sequence of tensors without elements. types: the data_type of each tensor."""
+    """Return the fields of a sequence of empty tensors. types: the data_type of each tensor."""
     return "elem_type: 1" + "".join(f" tensor_values {{ {_tensor_fields(type)} }}" for type in types)
 
 
