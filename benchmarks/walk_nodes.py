@@ -111,7 +111,7 @@ def convert_to_script(walk_function: Callable[[Any], float]) -> Callable[[Any], 
 
 
 def ours(walk_function: Callable[[Any], float]) -> Callable[[], object]:
-    """Return an operation that parses the bytes with onnxwire and calls a function with the model."""
+    """Return an operation that parses the bytes of the model file with onnxwire and calls a function with the model."""
     from onnxwire import ModelProto
 
     data = PATH.read_bytes()
@@ -119,7 +119,7 @@ def ours(walk_function: Callable[[Any], float]) -> Callable[[], object]:
 
 
 def official(walk_function: Callable[[Any], float]) -> Callable[[], object]:
-    """Return an operation that parses the bytes with onnx and calls a function with the model."""
+    """Return an operation that parses the bytes of the model file with onnx and calls a function with the model."""
     from onnx import ModelProto
 
     data = PATH.read_bytes()

@@ -44,7 +44,7 @@ def fingerprint(result: tuple[list[Any], list[tuple[str, Any]]]) -> list[tuple[s
 
 def ours(path: str) -> Callable[[], object]:
     """Return an operation that loads a model and reads one value per page of its weights."""
-    # The other packages import these modules at their start.
+    # Import these modules here, so that importing them is not measured.
     import mmap  # noqa: F401
 
     import ml_dtypes  # noqa: F401

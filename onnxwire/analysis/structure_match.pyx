@@ -526,7 +526,7 @@ cdef class Matching:
         """Replace the match of each vertex if more edges support another vertex of the same operator (`count_votes`).
 
         A match of the other vertex that at least as many edges support is not replaced. Returns whether any match
-        changed; always False when `remaining_votes` is used up.
+        changed; False if `remaining_votes` is used up before the last vertex.
         """
         cdef bint has_changed = False
         cdef int32_t v, current_match, candidate

@@ -44,9 +44,9 @@ _TYPES_WITHOUT_TENSORS = {
 def summarize(model: ModelProto) -> dict[str, Any]:
     """Count the contents of a model, including subgraphs, functions and training graphs.
 
-    Returns the data that `onnxwire info --json` prints: names, types, counts, and sizes in bytes; equal entries of a
-    list can be one dict. From IR version 4 on, memory does not grow with the numbers of nodes and tensors.
-    Raises DecodeError for damaged bytes and for graphs nested more than 100 levels deep.
+    Returns the data that `onnxwire info --json` prints, such as names, types, counts, and sizes in bytes; equal
+    entries of a list can be one dict. From IR version 4 on, memory does not grow with the numbers of nodes and tensors.
+    Raises DecodeError for damaged bytes and for graphs inside more than 100 messages.
     """
     graph = model.graph
     tally = _Tally()
@@ -118,8 +118,8 @@ class _Tally:
     def add(self, graphs: Iterator[GraphProto], depth: int) -> None:
         """Count graphs and the graphs in their attributes, one at a time.
 
-        depth: the number of messages around each of `graphs`. Raises DecodeError for a graph that is nested more than
-        MAX_DEPTH levels deep.
+        depth: the number of messages around each of `graphs`. Raises DecodeError for a graph inside more than
+        MAX_DEPTH messages.
         """
         levels = [graphs]
         while levels:

@@ -117,7 +117,7 @@ cdef int count_clear(Overlay self, uint32_t slot) except -1:
 
 
 cdef void exchange(Overlay self, Overlay other) noexcept:
-    """Exchange the fields, unknown fields and bytes of two overlays of one table; the other members stay."""
+    """Exchange the fields, unknown fields, bytes and flags of two overlays of one table; the other members stay."""
     cdef uint8_t[256] chunk
     cdef size_t n_left = fields_size(self.table)
     cdef uint8_t* ours = <uint8_t*>self.slots
@@ -256,8 +256,8 @@ cdef bint reserve_at_start(
 ) noexcept:
     """Move the elements towards the end, so that `more` fit before them. Return False if there is no memory.
 
-    Half of the remaining free memory stays at the end, so that a later call moves the elements only after n / 16
-    insertions.
+    Half of the remaining free memory is then before the elements, too, so that a later call moves them only after
+    n / 16 insertions.
     """
     cdef Py_ssize_t shift
     if allocation.free_before >= more:
@@ -307,7 +307,7 @@ cdef class Elements:
             PyMem_Free(self.items - self.allocation.free_before)
 
     cdef int reserve(self, Py_ssize_t n) except -1:
-        """Grow the capacity to at least n more elements."""
+        """Grow the capacity so that at least n more elements fit."""
         cdef Py_ssize_t capacity = self.n + n
         if free_at_end(self) < n:
             self.close_gap()
@@ -395,7 +395,7 @@ cdef class Elements:
         self.gap, other.gap = other.gap, self.gap
 
     cdef int add(self, const uint8_t* p, uint64_t n, object owner) except -1:
-        """Add an element at the end; owner: that of its value, or None for a span of the message's bytes."""
+        """Add an element at the end; owner: the owner of its value, or None for a span of the message's bytes."""
         cdef Element* element
         if free_at_end(self) == 0:
             self.reserve(1)
@@ -423,7 +423,7 @@ cdef class Numbers:
         return numbers
 
     cdef int reserve(self, Py_ssize_t n) except -1:
-        """Grow the capacity to at least n more numbers."""
+        """Grow the capacity so that at least n more numbers fit."""
         cdef Py_ssize_t capacity = self.n + n
         if capacity > self.allocation.capacity or self.items == NULL:
             capacity = max(capacity, self.allocation.capacity + (self.allocation.capacity >> 1), 4)

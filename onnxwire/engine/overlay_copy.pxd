@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Copy-on-write copies of overlays: a copy shares the message's bytes and the assigned str and bytes objects."""
+"""Copy-on-write copies of overlays: a copy shares the message's bytes and the assigned str, bytes and memoryviews."""
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 

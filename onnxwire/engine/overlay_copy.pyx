@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Copy-on-write copies of overlays: a copy shares the message's bytes and the assigned str and bytes objects."""
+"""Copy-on-write copies of overlays: a copy shares the message's bytes and the assigned str, bytes and memoryviews."""
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XINCREF
 from libc.string cimport memcpy
@@ -57,7 +57,7 @@ cdef Document copy_span(Document document, const uint8_t* start, const uint8_t* 
 
 
 cdef Overlay copy_overlay(Overlay self, Document document, uint32_t depth):
-    """Return a copy of an overlay that shares its bytes and values; document: the document of the overlay's views."""
+    """Return a copy of an overlay; document: the document of the overlay's views."""
     cdef Overlay copy = new_overlay(self.table, depth)
     if self.start != NULL:
         copy_bytes(copy, <Document>self.base if self.base != NULL else document, self.start, self.end, self.parts)
@@ -92,7 +92,7 @@ cdef int copy_bytes(
 
 
 cdef int copy_fields(Overlay self, Overlay copy, Document document) except -1:
-    """Copy the flags, unknown fields, slots and values of an overlay."""
+    """Copy the flags, unknown fields, slots, values and `touched` of an overlay."""
     cdef uint32_t i
     copy.flags = self.flags
     if self.unknown != NULL:

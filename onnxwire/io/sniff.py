@@ -185,7 +185,7 @@ def _count_fits(document: Document, descriptor: Descriptor) -> tuple[int, int]:
                 if depth < _MAX_DEPTH and value_end - value <= _MAX_NESTED_BYTES:
                     spans_to_examine.append((field.message_type, value, value_end, depth + 1))
             elif wire == WIRE_LEN and not field.is_span and value_end > value:
-                # A packed run is a multiple of the element size; a varint ends with a byte below 128.
+                # The length of a packed run is a multiple of the element size; a varint ends with a byte below 128.
                 size = {WIRE_FIXED64: 8, WIRE_FIXED32: 4}.get(field.wire_type)
                 n_misfits += bool(
                     (value_end - value) % size if size else bytes_at(document, value_end - 1, value_end)[0] > 127

@@ -34,7 +34,7 @@ def open_document(
 
     store, storage_options, cache, allow_hosts, untrusted: for a file on a server, as for `load`.
 
-    Raises SourceError for a file that can't be opened, DecodeError for an empty file, TypeError for a source
+    Raises SourceError for a file that can't be opened or read, DecodeError for an empty file, TypeError for a source
     of an unsupported type, and for storage_options or allow_hosts with a local source.
     """
     if store is not None or (isinstance(source, str) and "://" in source):

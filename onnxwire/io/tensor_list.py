@@ -34,9 +34,9 @@ class TensorInfo(
     path: the tensor's position in the message, such as `graph.node[3].attribute[0].t`. name, data_type, shape: as in
     the TensorProto. nbytes: the size of the payload in bytes, at most 2**63 - 1: the length of raw_data or the length
     in external_data; else the total length of the strings in string_data, or the size that follows from data type and
-    dims. file: the name of the document that contains raw_data, or the path of the external file; None for typed fields
-    and edited data. offset: the offset of the payload's first byte in the file; None without a file, and if the offset
-    in external_data is invalid. location: the location in external_data, or None.
+    dims. file: the name of the document that contains raw_data, or the path of the external file; None otherwise, such
+    as for typed fields and edited data. offset: the offset of the payload's first byte in the file; None without a
+    file, and if the offset in external_data is invalid. location: the location in external_data, or None.
     """
 
     __module__ = "onnxwire"

@@ -181,7 +181,7 @@ class _Level:
 
 
 def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], scope: str | None) -> None:
-    """Raise PathError for names that no value has, and EditError for new names that are in use.
+    """Raise PathError for names that no value has, and EditError for new names that are in use or would be shared.
 
     A name is in use if the same graph, an enclosing graph or a subgraph defines it.
     """
@@ -189,7 +189,7 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], 
     missing_names = dict.fromkeys(names)
     wanted_names = set(names.values())
     levels: list[_Level] = []
-    # By new name: the levels that define it already; and the old name, once for each level that receives the new name.
+    # By new name: the levels that define it already; and, for each level with a value that receives it, the old name.
     levels_by_new_name: dict[str, list[_Level]] = {}
     old_by_new_name: dict[str, list[str]] = {}
     for path, inner_scope in scopes:
@@ -266,7 +266,7 @@ def rename_nodes(model: ModelProto, names: Mapping[str, str]) -> int:
 
 
 def _check_nodes(model: ModelProto, names: dict[str, str]) -> None:
-    """Raise the errors of `rename_nodes` for names."""
+    """Raise the PathErrors and EditErrors of `rename_nodes`."""
     source = model._document.name
     wanted_names = set(names.values())
     missing_names = dict.fromkeys(names)

@@ -175,7 +175,8 @@ class Indices:
     """Faults of the indices of sparse tensors. `facts.derive(Indices)` returns the object.
 
     bounds_messages, order_messages, repeat_messages: messages by row of TensorProto. Only inline INT64 indices
-    of the right shape that are small enough for `portions` are read, and only if the dense tensor has elements.
+    of the right shape that are small enough for `portions` are read, and only if the dense tensor has 1 to 2**63 - 1
+    elements.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -319,7 +320,7 @@ def indices_unique(facts: Facts) -> Iterator[Finding]:
 def values_nondefault(facts: Facts) -> Iterator[Finding]:
     """Yield tensors with stored values that are 0 or empty, like elements that are not stored.
 
-    Only small payloads are checked, with elements of whole bytes.
+    Only small inline payloads are checked, with elements of whole bytes.
     """
     sparse, tensors = facts.SparseTensorProto, facts.TensorProto
     is_inline = np.append(tensors.data_location != EXTERNAL, False)

@@ -6,7 +6,7 @@ _NODE_PATHS = ("graph.node[0]",)
 
 
 def _node_name_case(name: str, valid: str = "größe/1.0") -> Case:
-    """Return a case whose nodes have these names."""
+    """Return a case with a node. name, valid: its name in the broken and in the valid model."""
     return Case(model(node("x", "y", f'name: "{name}"')), model(node("x", "y", f'name: "{valid}"')), _NODE_PATHS)
 
 
