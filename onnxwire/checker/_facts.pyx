@@ -420,7 +420,7 @@ cdef class Facts:
         if widen_sheet(sheet, 1):
             raise MemoryError
         add_row(sheet, document.start, document.end - document.start, -1, -1, 0, 0)
-        # Fetch all strings, the packed numbers of _LISTED_FIELDS, and other values below 64 KiB (LONG_BYTES).
+        # Fetch all strings, the values of _LISTED_FIELDS, and other values below 64 KiB (LONG_BYTES).
         fetch_structure(document, table, NO_LIMIT, LONG_BYTES, is_listed, <void*>self)
         document.check_open()
         document.pins += 1

@@ -460,7 +460,7 @@ class Facts:
         self.max_elements = max_elements
         self.operators = operators or standard_operators()
         self.saved_document = document if saved_document is None else saved_document
-        self.root = root.DESCRIPTOR.name
+        self.root = root.DESCRIPTOR.full_name.removeprefix(f"{root.DESCRIPTOR.file.package}.")
         self.document = document
         self.count = self.columns.count  # count(name): the number of rows of a table
         self.parent_fields = self.columns.parent_field_numbers

@@ -13,7 +13,8 @@ cdef struct SkipLengths:
     # Bytes, packed numbers of fixed size, and values of unknown fields; also messages if `is_deep` of walk_message is
     # False.
     uint64_t data
-    # Returns whether the packed numbers of a field are never skipped; NULL if those of every field may be skipped.
+    # Returns whether the packed numbers, or bytes, of a repeated field are never skipped; NULL if those of every field
+    # may be skipped.
     # context: its second argument.
     bint (*is_read_entirely)(const Field* field, void* context) noexcept
     void* context

@@ -183,10 +183,10 @@ cdef int walk_record(
                 skip_length = NO_LIMIT
             elif field != NULL and field.type == STRING:
                 skip_length = skip_lengths.string
-            elif field != NULL and field.repeated and field.size:
+            elif field != NULL and field.repeated:
                 if skip_lengths.is_read_entirely != NULL and skip_lengths.is_read_entirely(field, skip_lengths.context):
                     skip_length = NO_LIMIT
-                elif field.wire == WIRE_VARINT:
+                elif field.size and field.wire == WIRE_VARINT:
                     skip_length = skip_lengths.packed
             if n < skip_length:
                 if not memory.has(value, n):

@@ -84,6 +84,11 @@ def test_the_offset_of_a_problem_is_the_start_of_the_reported_node():
     assert data[problem.offset :].startswith(NodeProto(output=["b"]).SerializeToString())
 
 
+@pytest.mark.parametrize("cls", onnxwire.messages.SCHEMA.messages.values(), ids=onnxwire.messages.SCHEMA.messages)
+def test_an_empty_message_of_any_type_can_be_checked(cls):
+    assert isinstance(len(onnxwire.check(cls())), int)
+
+
 def test_errors_come_first_and_notes_last():
     severities = [
         problem.severity

@@ -188,6 +188,38 @@ def test_an_operation_has_the_same_result_as_on_the_complete_document(operation)
     assert operation(partial_model()) == operation(complete_model())
 
 
+def message_with_long_values(cls: type[ow.Message]) -> ow.Message:
+    """Return a message with two or more long values in every field whose type is not a message."""
+    message = cls()
+    for field in cls.DESCRIPTOR.fields:
+        if field.type in (field.TYPE_STRING, field.TYPE_BYTES):
+            values = [
+                letter * LONG_BYTES for letter in (("s", "t") if field.type == field.TYPE_STRING else (b"b", b"c"))
+            ]
+        else:
+            values = [1, 2] * LONG_BYTES if field.type != field.TYPE_ENUM else [1] * LONG_BYTES
+        if field.message_type is None and field.is_repeated:
+            getattr(message, field.name).extend(values)
+        elif field.message_type is None:
+            setattr(message, field.name, values[0])
+    return message
+
+
+@pytest.mark.parametrize(
+    "operation", [check, ow.to_text, ow.to_json, ow.Message.SerializeToString], ids=lambda operation: operation.__name__
+)
+@pytest.mark.parametrize("cls", ow.messages.SCHEMA.messages.values(), ids=ow.messages.SCHEMA.messages)
+def test_long_values_of_any_field_are_fetched(cls, operation) -> None:
+    data = message_with_long_values(cls).SerializeToString()
+    if not data:
+        pytest.skip("every field is a message")
+    results = []
+    for message in (root_view(partial_document(data), cls), cls.FromString(data)):
+        result = operation(message)
+        results.append([str(problem) for problem in result] if operation is check else result)
+    assert results[0] == results[1]
+
+
 def test_raw_view_of_a_long_value_has_its_length() -> None:
     assert len(partial_model().graph.initializer[0].raw_view) == 12 * LONG_BYTES
 
