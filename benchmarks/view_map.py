@@ -179,7 +179,7 @@ def measure_steps(driver: Any, pid: int) -> None:
         """Select a group or node on the map; this opens the groups around it. wait: seconds to wait afterwards.
 
         target: the path of a node, or the name of a group. "graph/0*5/1" is group 1 in the sixth of several equal
-        groups, which are group 0 of the graph.
+        groups, which are group 0 of the graph; "graph/0/5/1" is the same group while the equal groups are shown apart.
         """
         driver.execute_script("location.hash = 'map=' + arguments[0]", target)
         time.sleep(wait)

@@ -62,11 +62,11 @@ cdef enum Packed:            # how the varints of a packed run become numbers
 
 
 cdef enum:
-    MAX_SHARES = 4           # maximum number of parts of a packed run that threads decode at the same time
+    MAX_RUN_PARTS = 4        # maximum number of parts of a packed run that threads decode at the same time
 
-cdef struct ShareCounts:     # the number of values in each part of a packed run
+cdef struct PartCounts:      # the number of values in each part of a packed run
     int n                    # number of parts; 0 if the run is not divided
-    uint64_t[MAX_SHARES] counts
+    uint64_t[MAX_RUN_PARTS] counts
 
 
 cdef inline const uint8_t* read_long_varint(const uint8_t* p, const uint8_t* end, uint64_t* value) noexcept nogil:
@@ -241,13 +241,13 @@ cdef inline const uint8_t* skip_value(const uint8_t* p, const uint8_t* end, uint
 cdef Damage explain(const uint8_t* p, const uint8_t* end, int depth) noexcept nogil
 cdef Damage explain_packed(const uint8_t* p, const uint8_t* end, int size) noexcept nogil
 cdef uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept nogil
-cdef uint64_t count_shares(const uint8_t* p, const uint8_t* end, ShareCounts* counts) noexcept nogil
+cdef uint64_t count_parts(const uint8_t* p, const uint8_t* end, PartCounts* counts) noexcept nogil
 cdef bint check_varints(const uint8_t* p, const uint8_t* end) noexcept nogil
 cdef uint64_t decode_varints(
     const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity
 ) noexcept nogil
-cdef uint64_t decode_shares(
-    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity, const ShareCounts* counts
+cdef uint64_t decode_parts(
+    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity, const PartCounts* counts
 ) noexcept nogil
 
 

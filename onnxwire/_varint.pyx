@@ -127,7 +127,7 @@ cdef Damage explain_packed(const uint8_t* p, const uint8_t* end, int size) noexc
     return damage
 
 
-cdef struct Share:
+cdef struct RunPart:
     # A part of a packed run that starts and ends between varints; one thread counts and decodes it.
     const uint8_t* p
     const uint8_t* end
@@ -137,49 +137,49 @@ cdef struct Share:
     uint64_t n               # numbers counted or decoded
 
 
-cdef int divide_run(Share* shares, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Divide a run of at least 2 * THREAD_RUN_BYTES bytes into shares of complete varints; return the share count."""
-    cdef int max_threads = min(ow_count_processors(), <int>MAX_SHARES)
+cdef int divide_run(RunPart* parts, const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Divide a run of at least 2 * THREAD_RUN_BYTES bytes into parts of complete varints; return their number."""
+    cdef int max_threads = min(ow_count_processors(), <int>MAX_RUN_PARTS)
     cdef int n = <int>min(<uint64_t>(end - p) // THREAD_RUN_BYTES, <uint64_t>max_threads)
     cdef int i
     for i in range(n):
-        shares[i].p = p
+        parts[i].p = p
         p += (end - p) // (n - i)
         while p < end and (p - 1)[0] >= 0x80:
             p += 1
-        shares[i].end = p
+        parts[i].end = p
     return n
 
 
-cdef void count_share(void* argument) noexcept nogil:
-    cdef Share* share = <Share*>argument
-    share.n = ow_count_varints(share.p, share.end)
+cdef void count_part(void* argument) noexcept nogil:
+    cdef RunPart* part = <RunPart*>argument
+    part.n = ow_count_varints(part.p, part.end)
 
 
-cdef void decode_share(void* argument) noexcept nogil:
-    cdef Share* share = <Share*>argument
-    share.n = ow_decode_varints(share.p, share.end, share.packed, share.out, share.capacity, LEVEL)
+cdef void decode_part(void* argument) noexcept nogil:
+    cdef RunPart* part = <RunPart*>argument
+    part.n = ow_decode_varints(part.p, part.end, part.packed, part.out, part.capacity, LEVEL)
 
 
 cdef uint64_t count_varints(const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Count the bytes that end a varint, which is the number of values of an undamaged packed run."""
-    cdef ShareCounts counts
-    return count_shares(p, end, &counts)
+    cdef PartCounts counts
+    return count_parts(p, end, &counts)
 
 
-cdef uint64_t count_shares(const uint8_t* p, const uint8_t* end, ShareCounts* counts) noexcept nogil:
+cdef uint64_t count_parts(const uint8_t* p, const uint8_t* end, PartCounts* counts) noexcept nogil:
     """Count like `count_varints`; set `counts` to the count of each part that a thread decodes later."""
-    cdef Share[MAX_SHARES] shares
+    cdef RunPart[MAX_RUN_PARTS] parts
     cdef uint64_t total = 0
     cdef int i
     counts.n = 0
     if end - p < 2 * THREAD_RUN_BYTES:
         return ow_count_varints(p, end)
-    counts.n = divide_run(shares, p, end)
-    ow_in_parallel(count_share, shares, sizeof(Share), counts.n)
+    counts.n = divide_run(parts, p, end)
+    ow_in_parallel(count_part, parts, sizeof(RunPart), counts.n)
     for i in range(counts.n):
-        counts.counts[i] = shares[i].n
-        total += shares[i].n
+        counts.counts[i] = parts[i].n
+        total += parts[i].n
     return total
 
 
@@ -218,41 +218,41 @@ cdef uint64_t decode_varints(
     Stops at a varint that has more than 10 bytes or is cut by the end. Runs of megabytes are divided among
     threads.
     """
-    return decode_shares(p, end, packed, out, capacity, NULL)
+    return decode_parts(p, end, packed, out, capacity, NULL)
 
 
-cdef uint64_t decode_shares(
-    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity, const ShareCounts* counts
+cdef uint64_t decode_parts(
+    const uint8_t* p, const uint8_t* end, Packed packed, void* out, uint64_t capacity, const PartCounts* counts
 ) noexcept nogil:
     """Decode like `decode_varints`, without counting the values again if `counts` has their number.
 
-    counts: the result of `count_shares`, or NULL. If it does not agree with the bytes, which may have changed, the
+    counts: as filled in by `count_parts`, or NULL. If it does not agree with the bytes, which may have changed, the
     numbers are undefined; at most `capacity` of them are written.
     """
-    cdef Share[MAX_SHARES] shares
+    cdef RunPart[MAX_RUN_PARTS] parts
     cdef uint64_t total = 0
     cdef uint64_t n_before
     cdef int i
     cdef int n
     if end - p < 2 * THREAD_RUN_BYTES:
         return ow_decode_varints(p, end, packed, out, capacity, LEVEL)
-    n = divide_run(shares, p, end)
+    n = divide_run(parts, p, end)
     if counts != NULL and counts.n == n:
         for i in range(n):
-            shares[i].n = counts.counts[i]
+            parts[i].n = counts.counts[i]
     else:
-        ow_in_parallel(count_share, shares, sizeof(Share), n)
+        ow_in_parallel(count_part, parts, sizeof(RunPart), n)
     for i in range(n):
         n_before = min(total, capacity)
-        shares[i].packed = packed
-        shares[i].out = <uint8_t*>out + n_before * <uint64_t>size_of(packed)
-        shares[i].capacity = min(shares[i].n, capacity - n_before)
-        total = n_before + shares[i].capacity
-    ow_in_parallel(decode_share, shares, sizeof(Share), n)
+        parts[i].packed = packed
+        parts[i].out = <uint8_t*>out + n_before * <uint64_t>size_of(packed)
+        parts[i].capacity = min(parts[i].n, capacity - n_before)
+        total = n_before + parts[i].capacity
+    ow_in_parallel(decode_part, parts, sizeof(RunPart), n)
     total = 0
     for i in range(n):
-        total += shares[i].n
-        if shares[i].n < shares[i].capacity:
+        total += parts[i].n
+        if parts[i].n < parts[i].capacity:
             break
     return total
 

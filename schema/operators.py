@@ -22,6 +22,7 @@ _OPTION_SUFFIXES = {
     defs.OpSchema.FormalParameterOption.Optional: "?",
     defs.OpSchema.FormalParameterOption.Variadic: "*",
 }
+_NOTATION = "# The notation is that of onnxwire/checker/operator_table.py: sets of types (@1, ...), then operators."
 _MAX_TRIED_COUNTS = 8  # maximum number of counts above the minimum that are tried
 
 
@@ -32,7 +33,8 @@ def generate() -> str:
     )
     names_by_types: dict[str, str] = {}
     rows = [_row(schema, names_by_types) for schema in schemas]
-    lines = [f"# Operators of onnx {onnx.__version__}; written by schema/operators.py, not to be edited.", _HEADER]
+    title = f"# Operators of onnx {onnx.__version__}; written by schema/operators.py, not to be edited."
+    lines = [title, _NOTATION, _HEADER]
     lines += [f"{name}\t{types}" for types, name in names_by_types.items()]
     return "\n".join([*lines, *rows]) + "\n"
 

@@ -71,10 +71,13 @@ def main() -> int:
 
 def release_notes(version: str) -> tuple[str, str]:
     """Return the heading and text of a version's section in the changelog, or of Unreleased if there is none."""
-    sections = re.split(r"^## \[(.+?)\].*\n", (REPOSITORY_ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
-    texts = dict(zip(sections[1::2], sections[2::2], strict=True))
+    sections = re.split(r"^## \[(.+?)\](.*)\n", (REPOSITORY_ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    texts = {
+        name: (date, text) for name, date, text in zip(sections[1::3], sections[2::3], sections[3::3], strict=True)
+    }
     heading = version if version in texts else "Unreleased"
-    return heading, texts[heading].strip() + "\n"
+    date, text = texts.get(heading, ("", ""))
+    return "Unreleased" if "Unreleased" in date else heading, text.strip() + "\n"
 
 
 def build_source() -> Path:
@@ -89,7 +92,7 @@ def build_wheel(source: Path, python: str, tests: list[str]) -> Path:
     python: the path or name of the interpreter. tests: the arguments of pytest; without any, no tests are run.
     Returns the path of the wheel in `dist`.
     """
-    environment = WORK_FOLDER / Path(python).name
+    environment = WORK_FOLDER / re.sub(r"\W+", "-", python)
     run(python, "-m", "venv", environment)
     environment_python = environment / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     run(environment_python, "-m", "pip", "-q", "wheel", "--no-deps", "--wheel-dir", environment / "wheel", source)

@@ -21,7 +21,7 @@ const MAX_BLOCKS_AHEAD = 16;
 /** The maximum number of bytes of a text that are read. */
 export const MAX_TEXT_BYTES = 4096;
 
-const END = 0, VALUE = 1, NEEDED = 2; // results of `step` in reader.c; a greater result reports damage
+const END = 0, VALUE = 1, NEEDED = 2; // results of `step`, `enter` and `read_tensor` in reader.c; a greater result reports damage
 const FLOAT_TYPES = new Set([1, 2]); // the field types double and float
 const SPAN_TYPES = new Set([9, 11, 12]); // the field types string, message and bytes
 

@@ -158,9 +158,10 @@ cdef int fill_schema(const Block* block, ArrowSchema* out) noexcept nogil:
     if fault:
         return fault
     out.flags = 0
-    out.metadata = copy_bytes(block.metadata, block.metadata_size)
-    if out.metadata == NULL:
-        return ENOMEM
+    if block.metadata != NULL:  # it is NULL before `Columns.finish`
+        out.metadata = copy_bytes(block.metadata, block.metadata_size)
+        if out.metadata == NULL:
+            return ENOMEM
     for i in range(block.n_columns):
         column = &block.columns[i]
         child = out.children[i]

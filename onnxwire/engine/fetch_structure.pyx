@@ -2,8 +2,9 @@
 """A walk that fetches all bytes of a message of a remote document except its long values.
 
 It skips long values that are not messages, by default those of 64 KiB and more. Their tags and lengths, and all other
-values, are resident afterwards. A walk that is not deep also skips long nested messages. All walks of the engine use
-the same tables and so read resident bytes only. A reader of a value calls `ensure_resident` (`engine/partial`) first.
+values, are resident afterwards. A walk that is not deep also skips long nested messages. The other walks of the engine
+enter and skip the same values, because they use the same tables, so they read only bytes that were fetched. A reader of
+a long value calls `ensure_resident` (`engine/partial`) first.
 """
 from libc.stdint cimport uint32_t
 
@@ -20,7 +21,7 @@ cdef uint64_t NO_LIMIT = <uint64_t>-1  # the skip length for values that are nev
 cdef enum:
     MAX_HEAD_BYTES = 32      # upper bound of the bytes of a tag with the length or number after it
     MAX_MESSAGE_LEVELS = 1000  # a message nested deeper is fetched without a walk
-    MAX_GROUP_LEVELS = 200   # twice as many as any reader accepts
+    MAX_EXTRA_GROUP_LEVELS = 200  # levels that groups may have besides; a group nested deeper counts as damage
 
 
 cdef struct Level:
@@ -32,7 +33,7 @@ cdef struct Level:
 
 
 cdef int fetch_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1:
-    """Fetch the records of a message and of its nested messages, before they are read.
+    """Fetch the records of a message and of its nested messages, without long values, before they are read.
 
     The long nested messages of a root message are not fetched now, but when they are read.
     """
@@ -59,8 +60,9 @@ cdef int fetch_structure(
     Document document, const Table* table, uint64_t string, uint64_t packed,
     bint (*is_read_entirely)(const Field* field, void* context) noexcept, void* context
 ) except -1:
-    """Fetch all of a document except long values, before a walk over all of it. No-op for a document in memory.
+    """Fetch all of a document except long values, before a walk over all of it.
 
+    No-op for a document that is not remote.
     string, packed: lengths in bytes from which strings and packed varints are skipped. is_read_entirely, context: as in
     SkipLengths.
     """
@@ -128,8 +130,9 @@ cdef int walk_record(
     PartialMemory memory, Level* level, Py_ssize_t depth, bint is_deep, const SkipLengths* skip_lengths,
     const uint8_t* readahead_end
 ) except -2:
-    """Skip or enter the next record; return the change of the depth: 1, 0, or -1 at the end of a group.
+    """Fetch the next record without a long value, or enter it.
 
+    Returns the change of the depth: 1, 0, or -1 at the end of a group.
     level: the last entered Level of an array that has space for one more. readahead_end: the end of the walked message,
     up to which bytes may be fetched in advance.
     """
@@ -154,7 +157,7 @@ cdef int walk_record(
         p = p + 4 if end - p >= 4 else NULL
     elif tag & 7 == WIRE_FIXED64:
         p = p + 8 if end - p >= 8 else NULL
-    elif tag & 7 == WIRE_START_GROUP and depth < MAX_MESSAGE_LEVELS + MAX_GROUP_LEVELS:
+    elif tag & 7 == WIRE_START_GROUP and depth < MAX_MESSAGE_LEVELS + MAX_EXTRA_GROUP_LEVELS:
         # The end of a group is not known yet; it is at most the end of the message.
         level.p = p
         level[1].table = NULL

@@ -5,7 +5,7 @@ from libc.string cimport memcpy
 
 from onnxwire._varint cimport (
     PACKED_32, PACKED_64, PACKED_BOOL, PACKED_ZIGZAG32, PACKED_ZIGZAG64, WIRE_VARINT, Packed,
-    count_shares, decode_shares, load32, load64, read_varint, zigzag32, zigzag64,
+    count_parts, decode_parts, load32, load64, read_varint, zigzag32, zigzag64,
 )
 from onnxwire.engine.damage cimport packed_error
 from onnxwire.engine.table cimport BOOL, INT64, SINT32, SINT64, UINT64, has_value
@@ -53,15 +53,16 @@ cdef void write_number(void* out, const Field* field, uint64_t raw) noexcept nog
 
 
 cdef uint64_t store_run(
-    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity, const ShareCounts* counts
+    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity, const PartCounts* counts
 ) noexcept nogil:
     """Write the numbers of a packed run of n bytes, at most `capacity` numbers; return how many were written.
 
-    counts: for a run of varints, the result of `count_shares`, or NULL; otherwise ignored.
+    counts: for a run of varints, the number of values in each part that a thread decodes, as filled in by
+    `count_parts`, or NULL; otherwise ignored.
     """
     cdef uint64_t count = 0
     if field.wire == WIRE_VARINT:
-        return decode_shares(p, p + n, packed_form(field.type), out, capacity, counts)
+        return decode_parts(p, p + n, packed_form(field.type), out, capacity, counts)
     if LITTLE_ENDIAN:
         count = min(n // field.size, capacity)
         memcpy(out, p, count * field.size)
@@ -76,7 +77,7 @@ cdef uint64_t store_run(
 
 
 cdef uint64_t store_long_run(
-    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity, const ShareCounts* counts
+    uint8_t* out, const Field* field, const uint8_t* p, uint64_t n, uint64_t capacity, const PartCounts* counts
 ) noexcept:
     """Write the numbers of a packed run as `store_run` does; without the GIL if the run is long."""
     cdef uint64_t count
@@ -132,13 +133,13 @@ cdef int decode_run(const Field* field, Numbers numbers, Document document) exce
     no other code, so that the encoder can call it; therefore the GIL is not released.
     """
     cdef size_t size = field.size
-    cdef ShareCounts counts
+    cdef PartCounts counts
     cdef Span run
     cdef Numbers decoded
     cdef uint64_t n
     locate_run(field, numbers, document, &run)
     counts.n = 0
-    n = count_shares(run.p, run.p + run.n, &counts) if field.wire == WIRE_VARINT else run.n // size
+    n = count_parts(run.p, run.p + run.n, &counts) if field.wire == WIRE_VARINT else run.n // size
     decoded = Numbers.allocate(<Py_ssize_t>n + numbers.n, field)
     if store_run(decoded.items, field, run.p, run.n, n, &counts) != n:
         raise packed_error(document, run.p, run.p + run.n, 0)

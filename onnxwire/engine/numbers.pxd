@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from onnxwire._varint cimport ShareCounts
+from onnxwire._varint cimport PartCounts
 from onnxwire.engine.payload cimport Payload
 from onnxwire.engine.overlay cimport Numbers
 from onnxwire.engine.repeated cimport Repeated
@@ -20,7 +20,7 @@ cdef class RepeatedScalar(Repeated):
     cdef Py_ssize_t n
 
     cdef bint fetch_runs(self) except -1
-    cdef uint64_t count_elements(self, const uint8_t** fixed_run, ShareCounts* counts) except? 0xFFFFFFFF
+    cdef uint64_t count_elements(self, const uint8_t** fixed_run, PartCounts* counts) except? 0xFFFFFFFF
     cdef bint refresh_records(self) except -1
     cdef int decode(self) except -1
     cdef int decode_with_capacity(self, Py_ssize_t n_more) except -1

@@ -8,7 +8,7 @@ from cython cimport critical_section
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
-from onnxwire._varint cimport WIRE_LEN, WIRE_VARINT, ShareCounts, count_shares, count_varints
+from onnxwire._varint cimport WIRE_LEN, WIRE_VARINT, PartCounts, count_parts, count_varints
 from onnxwire.engine.damage cimport decode_error, packed_error
 from onnxwire.engine.document cimport NUMBERS, Document, Span
 from onnxwire.engine.edit cimport edit, iterate, read_number
@@ -92,11 +92,11 @@ cdef class RepeatedScalar(Repeated):
             document.pins -= 1
         return has_fetched
 
-    cdef uint64_t count_elements(self, const uint8_t** fixed_run, ShareCounts* counts) except? 0xFFFFFFFF:
+    cdef uint64_t count_elements(self, const uint8_t** fixed_run, PartCounts* counts) except? 0xFFFFFFFF:
         """Count the elements of the records, unknown values of a closed enum included.
 
         For a single packed run of numbers of fixed size, which can be read in place, set `fixed_run` to its start.
-        counts: set to the numbers of values in the shares of the last packed run of varints; see `count_shares`.
+        counts: set to the numbers of values in the parts of the last packed run of varints; see `count_parts`.
         """
         cdef Document document = self.document
         cdef Field* field = self.field
@@ -117,7 +117,7 @@ cdef class RepeatedScalar(Repeated):
                 run = copied_value(&cursor, &record)
                 if record.n and run[record.n - 1] >= 0x80:
                     raise packed_error(document, record.value, record.value + record.n, 0)
-                total += count_shares(run, run + record.n, counts)
+                total += count_parts(run, run + record.n, counts)
             else:
                 if record.n % field.size:
                     raise packed_error(document, record.value, record.value + record.n, field.size)
@@ -203,7 +203,7 @@ cdef class RepeatedScalar(Repeated):
         cdef Cursor cursor
         cdef Record record
         cdef Numbers numbers
-        cdef ShareCounts counts
+        cdef PartCounts counts
         cdef const uint8_t* run
         cdef uint64_t total
         cdef uint64_t n_stored = 0
@@ -316,7 +316,7 @@ cdef class RepeatedScalar(Repeated):
     @critical_section
     def __len__(self):
         cdef const uint8_t* fixed_run = NULL
-        cdef ShareCounts counts
+        cdef PartCounts counts
         if self.refresh_records() and self.items == NULL and self.first != NULL and not self.field.closed:
             if N_PARTIAL and self.field.wire == WIRE_VARINT:
                 self.decode()

@@ -39,7 +39,7 @@ cdef void dealloc_overlay(PyObject* o) noexcept:
     table of absent messages.
     """
     cdef uint32_t i
-    with critical_section(EMPTY):
+    with critical_section(EMPTY):  # there is one section; the argument is ignored
         unlist_absent(<Overlay>o)
         free((<Overlay>o).clears)
         for i in range((<Overlay>o).table.n_fields):
@@ -89,13 +89,12 @@ cdef void put_value(Overlay self, const Field* field, const uint8_t* p, uint64_t
     for i in range(field.n_peers):
         slot = field.peers[i]
         if self.owners[slot] != NULL:
-            Py_XDECREF(peer)  # then `old` is NULL, because at most one member of a oneof has a value
-            peer = self.owners[slot]
+            peer = self.owners[slot]  # the only one: at most one member of a oneof has a value
         self.owners[slot] = NULL
         self.slots[slot].p = NULL
         self.slots[slot].n = 0
-        # Absent members are cleared too: their records in the bytes would be written after the new value, and replace
-        # it.
+        # Absent members are marked, too: the bytes may contain records of them before those of the present member.
+        # These would be written after the new value, and replace it.
         self.touched[slot] = True
     Py_XINCREF(owner)
     self.owners[field.slot] = owner

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Reading a document record by record, for tools that show raw bytes."""
+"""Reading single records and ranges of bytes of a document, by offset."""
 from cython cimport critical_section
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -23,9 +23,9 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint is_in_gro
     Returns (number, wire type, start of the value, start of the next record, raw value). The value of a WIRE_LEN record
     starts after its length. The raw value is an int, the bits of a varint or fixed number, or None for WIRE_LEN and
     groups. For a damaged record, the start of the next record is None, and the value starts after the tag. If its tag
-    can't be read, the start of the value is `offset`. If its length runs past the end, the value starts after the
-    length, and the raw value is the length. An end of group is reported as a damaged record, with its number and wire
-    type.
+    can't be read, the number and the wire type are 0, and the start of the value is `offset`. If its length runs past
+    the end, the value starts after the length, and the raw value is the length. An end of group is reported as a
+    damaged record, with its number and wire type.
     Raises IndexError for an end outside the document, and for an offset that is not before the end.
     """
     cdef const uint8_t* p
@@ -84,7 +84,7 @@ def read_varint_at(Document document, uint64_t offset, uint64_t end):
 
 @critical_section
 def payload_at(Document document, uint64_t start, uint64_t end):
-    """Return the Payload of a range of a document."""
+    """Return a range of a document as a read-only buffer (Payload), without a copy."""
     document.check_open()
     if start > end or end > <uint64_t>(document.end - document.start):
         raise IndexError("no such offset in the document")

@@ -76,7 +76,7 @@ class ExternalFile:
         return self._source.memory
 
     def view(self, offset: int, length: int) -> Buffer:
-        """Return a range of bytes: a read-only window of the mapping or buffer, or newly read memory.
+        """Return a range of bytes: a read-only window of the mapping, the buffer or `memory`, or newly read bytes.
 
         A window in use prevents closing the file. Raises SourceError if the file has changed or can't be read (for a
         window, when it is used), ExternalDataError for a range that is not in the file, ClosedError if the file is

@@ -1,4 +1,8 @@
-"""Changes to the files of catalogs: removed models, merged groups, the length of the journal, and damaged files."""
+"""Changes to the files of catalogs: removed models, merged groups, the length of the journal, and damaged files.
+
+A group is a set of models whose rows are in the same files, one file for each table. A retired group is no longer part
+of the catalog; its files are deleted later.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +41,12 @@ UNUSUAL_NAMES = [
 
 
 def add_models(data, names, version=0, **change_options):
-    """Add models to a catalog. Each has one row in `operators`, whose version is the given number."""
+    """Add models to a catalog. Each has one row in `operators`; its version and the model's mark are the number."""
     names = list(names)
     columns = {"model": list(map(model_text, names)), "version": [version] * len(names)}
     schema = arrow_schema("operators")
     arrays = [pa.array(columns.get(field.name, [None] * len(names)), field.type) for field in schema]
-    entries = {name: State(1, version, False, False, {}) for name in names}
+    entries = {name: State(size=1, mark=version, hashed=False, checked=False, files={}) for name in names}
     data.change(entries, {"operators": pa.table(arrays, schema)}, **change_options)
 
 
@@ -59,7 +63,7 @@ def read_versions(folder):
     return dict(rows)
 
 
-def test_replaced_and_removed_models_are_ignored_by_all_readers(tmp_path):
+def test_rows_of_replaced_and_removed_models_are_ignored_by_all_readers(tmp_path):
     with Dataset(str(tmp_path)) as data:
         add_models(data, [*UNUSUAL_NAMES, *map(str, range(200))])
         add_models(data, UNUSUAL_NAMES[::2], 1)
@@ -70,7 +74,8 @@ def test_replaced_and_removed_models_are_ignored_by_all_readers(tmp_path):
     for name in ["5", *UNUSUAL_NAMES[1::4]]:
         del expected[name]
     assert read_versions(tmp_path) == expected
-    assert sorted(map(len, files_of(tmp_path)["operators"].values())) == [0, 0, 10]  # nothing was rewritten
+    # For each file, the number of models whose rows are ignored: the first file was not rewritten.
+    assert sorted(map(len, files_of(tmp_path)["operators"].values())) == [0, 0, 10]
     with Dataset(str(tmp_path)) as data:
         data._merge(list(data._contents.groups))
     assert list(files_of(tmp_path)["operators"].values()) == [[]]
@@ -176,7 +181,7 @@ def test_a_damaged_state_is_a_warning_that_names_the_file(tmp_path, monkeypatch,
 def test_a_model_of_two_groups_is_an_error(tmp_path):
     with Dataset(str(tmp_path)) as data:
         add_models(data, "ab")
-        data._records = dict.fromkeys("ab")  # the data set treats the models as known
+        data._records = dict.fromkeys("ab")  # as if a search had found that the catalog lacks the models
         data._append_change(data._write_group(dict.fromkeys("b", Failure("", "")), {})[0], {})
         data._records = {}
         with pytest.raises(onnxwire.SaveError, match=r"two groups have the model 'b'"):

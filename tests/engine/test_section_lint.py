@@ -66,10 +66,10 @@ EXEMPT_FUNCTIONS = {
     "engine.scan": {"of": STATELESS, "select_messages": GENERATOR, "strings_of": GENERATOR},
     "engine.foreign_thread": {
         "refuse_threads": "sets one atomic number",
-        "reset_entered_threads": "a new process has one thread",
+        "reset_entered_threads": "runs only in a forked child, which has one thread",
     },
     "engine.search": {"__cinit__": "of Paths: " + NEW_OBJECT, "__dealloc__": OWN_MEMORY},
-    "engine.section": {"unlock_section": "a new process has one thread"},
+    "engine.section": {"unlock_section": "runs only in a forked child, which has one thread"},
     "engine.table": {"__cinit__": NEW_OBJECT, "__dealloc__": OWN_MEMORY},
     "engine.text_form": {"__dealloc__": OWN_MEMORY},
     "engine.view": {"count_views": ENTERS_SECTION},

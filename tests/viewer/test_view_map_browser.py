@@ -182,7 +182,7 @@ def test_the_map_is_saved_as_svg_and_png(digits, download_folder):
     digits.open_address("map=graph/3")
     digits.wait_for_status("group classifier")
     for button_label in ("SVG", "PNG"):
-        digits.click("#map-bar .step", button_label)
+        digits.click("#map-bar .small-button", button_label)
     files = [download_folder / "map.svg", download_folder / "map.png"]
     digits.wait(lambda: all(path.exists() and path.stat().st_size for path in files))
     picture = ElementTree.parse(files[0]).getroot()
@@ -206,7 +206,7 @@ def test_names_are_escaped(open_map, tmp_path, download_folder):
     assert page.elements("img") == []
     for old_file in download_folder.glob("map*.svg"):
         old_file.unlink()
-    page.click("#map-bar .step", "SVG")
+    page.click("#map-bar .small-button", "SVG")
     page.wait(lambda: any(path.stat().st_size for path in download_folder.glob("map*.svg")))
     tags = {
         element.tag.rpartition("}")[2] for element in ElementTree.parse(next(download_folder.glob("map*.svg"))).iter()
@@ -380,7 +380,7 @@ def svg_texts(page, download_folder):
     """Save the map as SVG, and return its texts, each with its x and y."""
     for old_file in download_folder.glob("map*.svg"):
         old_file.unlink()
-    page.click("#map-bar .step", "SVG")
+    page.click("#map-bar .small-button", "SVG")
     page.wait(lambda: any(path.stat().st_size for path in download_folder.glob("map*.svg")))
     root = ElementTree.parse(next(download_folder.glob("map*.svg"))).getroot()
     return [

@@ -12,7 +12,7 @@ const PAGE_ROWS = 50; // number of records in a page
     are then shown at first instead of the bytes of `path`. */
 export function bytesCard(path, tensorPath = null) {
   const body = html("div");
-  const toggle = html("button", { type: "button", class: "step", "aria-expanded": "false", id: "show-bytes" }, "Show");
+  const toggle = html("button", { type: "button", class: "small-button", "aria-expanded": "false", id: "show-bytes" }, "Show");
   toggle.addEventListener("click", async () => {
     const isOpen = toggle.getAttribute("aria-expanded") === "false";
     toggle.setAttribute("aria-expanded", String(isOpen));
@@ -63,8 +63,8 @@ async function listRecords(recordsBox, hexBox, path, start) {
 function makePager(start, total, step, text, show) {
   if (total <= step) return "";
   return html("div", { class: "group" },
-    html("button", { type: "button", class: "step", disabled: start <= 0, onclick: () => show(Math.max(start - step, 0)), "aria-label": "Back" }, "←"),
-    html("button", { type: "button", class: "step", disabled: start + step >= total, onclick: () => show(start + step), "aria-label": "Next" }, "→"),
+    html("button", { type: "button", class: "small-button", disabled: start <= 0, onclick: () => show(Math.max(start - step, 0)), "aria-label": "Back" }, "←"),
+    html("button", { type: "button", class: "small-button", disabled: start + step >= total, onclick: () => show(start + step), "aria-label": "Next" }, "→"),
     html("span", { class: "note" }, `${countText(start)} to ${countText(Math.min(start + step, total))} of ${text}`));
 }
 

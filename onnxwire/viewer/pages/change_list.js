@@ -7,7 +7,7 @@ import { change, changesText, marks, newProblemsText, openDialog, problemLine, r
 /** Add the toolbar to the header. No-op on a read-only page. */
 export function addToolbar(header) {
   if (!session.is_editable) return;
-  const button = (id, text, title, onClick) => html("button", { type: "button", class: "step", id, title, "data-key": id, onclick: onClick }, text);
+  const button = (id, text, title, onClick) => html("button", { type: "button", class: "small-button", id, title, "data-key": id, onclick: onClick }, text);
   const bar = html("div", { id: "bar", role: "toolbar", "aria-label": "Edits" },
     button("undo", "Undo", "Undo the last change (Ctrl+Z)", () => undoOrRedo("undo").catch(reportError)),
     button("redo", "Redo", "Redo the undone change (Ctrl+Shift+Z)", () => undoOrRedo("redo").catch(reportError)),
@@ -89,7 +89,7 @@ function extractMarked() {
 function showNotice(text, warnings = []) {
   document.getElementById("notice")?.remove();
   const box = html("div", { id: "notice", role: "status" }, html("p", {}, text), ...warnings.map((warning) => html("p", { class: "note" }, warning)));
-  box.append(html("button", { type: "button", class: "step", onclick: () => box.remove() }, "Close"));
+  box.append(html("button", { type: "button", class: "small-button", onclick: () => box.remove() }, "Close"));
   document.body.append(box);
 }
 
@@ -133,7 +133,7 @@ export function replacementCard() {
   const input = html("input", { type: "file", id: "file-input", accept: ".npy,.safetensors", class: "unseen", tabindex: -1, "aria-label": "File for the tensor" });
   input.addEventListener("change", () => input.files[0] && replaceByFile(input.files[0]).catch(reportError));
   return html("section", { class: "card drop", "aria-label": "Replace the tensor" },
-    html("button", { type: "button", class: "step", "data-key": "Replace", onclick: () => input.click() }, "Replace by a file…"), input,
+    html("button", { type: "button", class: "small-button", "data-key": "Replace", onclick: () => input.click() }, "Replace by a file…"), input,
     html("span", { class: "note" }, "or drop an .npy or .safetensors file here; it replaces the elements, type and shape."));
 }
 
@@ -153,7 +153,7 @@ export async function showChanges(details, isCurrent) {
     html("div", { class: "head" }, html("h1", {}, "Changes"), html("span", { class: "sub" }, session.is_saved ? "all saved" : "not saved")),
     html("section", { class: "card" },
       html("div", { class: "bar" }, html("h2", {}, `${changesText()}${undoneCount ? `, ${countText(undoneCount)} undone` : ""}`),
-        ...(session.is_model ? [html("button", { type: "button", class: "step", onclick: () => { location.hash = "difference"; } }, "Compare with the file"), html("kbd", {}, "d")] : [])),
+        ...(session.is_model ? [html("button", { type: "button", class: "small-button", onclick: () => { location.hash = "difference"; } }, "Compare with the file"), html("kbd", {}, "d")] : [])),
       rows.length ? html("ol", { class: "changes", start: session.first + 1 }, ...rows) : html("p", { class: "note" }, "Your changes are listed here. No file is written before you save.")),
     html("section", { class: "card", id: "new-problems" }),
   );

@@ -27,7 +27,7 @@ export function iconButton(icon, label, onClick, attributes = {}) {
 
 /** Return a button for an action on the displayed element; null on a read-only page. */
 export function actionButton(text, onClick, attributes = {}) {
-  return session.is_editable ? html("button", { type: "button", class: "step", "data-key": text, onclick: onClick, ...attributes }, text) : null;
+  return session.is_editable ? html("button", { type: "button", class: "small-button", "data-key": text, onclick: onClick, ...attributes }, text) : null;
 }
 
 /**
@@ -114,10 +114,10 @@ const readForm = (form) => Object.fromEntries([...form.elements].filter((element
  */
 export function makeForm({ title, fields, action, run, close, note = "", adapt = null }) {
   const errorLine = html("p", { role: "alert", class: "problem", hidden: true });
-  const submitButton = html("button", { type: "submit", class: "step main" }, action);
+  const submitButton = html("button", { type: "submit", class: "small-button main" }, action);
   const form = html("form", { class: "editing", "aria-label": title },
     note && html("p", { class: "note" }, note), ...fields.map(makeControl), errorLine,
-    html("div", { class: "group" }, submitButton, html("button", { type: "button", class: "step", onclick: close }, "Cancel")));
+    html("div", { class: "group" }, submitButton, html("button", { type: "button", class: "small-button", onclick: close }, "Cancel")));
   if (adapt) {
     form.addEventListener("input", () => adapt(form));
     adapt(form);
@@ -226,7 +226,7 @@ export async function openEditor(box, { label, path, toChange = null, value = nu
 /** Return a button that a click replaces by a form; null on a read-only page. Arguments as for `makeForm` and `editableValue`. */
 export function addButton(text, { title = text, fields, action = "Add", toChange }) {
   if (!session.is_editable) return null;
-  const button = html("button", { type: "button", class: "step add", "data-key": title });
+  const button = html("button", { type: "button", class: "small-button add", "data-key": title });
   button.append(svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("path", { d: ICONS.plus })), text);
   button.addEventListener("click", () => {
     const revision = displayedRevision;
@@ -280,7 +280,7 @@ export const marks = new Map();
 export function markButton(node) {
   const value = node.outputs.find((output) => output.name)?.name;
   if (!session.is_editable || node.scope !== "graph" || !value) return null;
-  const button = html("button", { type: "button", class: "step", id: "mark", title: "Mark for extraction (m)" });
+  const button = html("button", { type: "button", class: "small-button", id: "mark", title: "Mark for extraction (m)" });
   const paint = () => {
     button.textContent = marks.has(value) ? "Marked" : "Mark";
     button.setAttribute("aria-pressed", String(marks.has(value)));

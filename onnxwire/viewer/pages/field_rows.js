@@ -43,7 +43,7 @@ function pathLinks(path) {
 /** Return a form for the path of another field. */
 function makePathForm(path, example) {
   const input = html("input", { type: "search", value: path, class: "mono", "aria-label": "Path of a field", placeholder: example ? `a path, such as ${example}` : "a path", spellcheck: "false", autocomplete: "off" });
-  const form = html("form", { class: "path" }, input, html("button", { type: "submit", class: "step" }, "Go"));
+  const form = html("form", { class: "path" }, input, html("button", { type: "submit", class: "small-button" }, "Go"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     location.hash = `fields=${encodeURIComponent(input.value.trim())}`;
@@ -204,4 +204,4 @@ function moveFocus(event, body) {
 }
 
 /** Return a button that opens the fields of a message. */
-export const fieldsButton = (path) => html("button", { type: "button", class: "step", onclick: () => { location.hash = `fields=${encodeURIComponent(path)}`; } }, "Fields");
+export const fieldsButton = (path) => html("button", { type: "button", class: "small-button", onclick: () => { location.hash = `fields=${encodeURIComponent(path)}`; } }, "Fields");

@@ -47,7 +47,7 @@ export class MapView {
     this.card = html("aside", { id: "map-card", "aria-label": "Selection on the map" });
     this.status = html("p", { id: "map-status", class: "unseen", role: "status" });
     this.message = html("p", { id: "map-message" });
-    const makeButton = (text, label, onclick) => html("button", { type: "button", class: "step", title: label, "aria-label": label, onclick }, text);
+    const makeButton = (text, label, onclick) => html("button", { type: "button", class: "small-button", title: label, "aria-label": label, onclick }, text);
     this.note = html("span", { class: "note" });
     // The direction is stored for the origin of the page, so that a reload and other tabs have the same direction.
     this.toRight = localStorage.getItem(DIRECTION_KEY) === "right";

@@ -27,7 +27,7 @@ function enclosingTitles(scene, mapBox) {
   return names.length ? ` in ${names.join(" › ")}` : "";
 }
 
-const makeButton = (text, onclick, key) => html("button", { type: "button", class: "step", onclick, title: key && `Key: ${key}` }, text);
+const makeButton = (text, onclick, key) => html("button", { type: "button", class: "small-button", onclick, title: key && `Key: ${key}` }, text);
 const factRow = (name, value) => (value ? [html("dt", {}, name), html("dd", {}, value)] : []);
 
 /** Return the contents of the card for a box. Its buttons call methods of the map. */
@@ -66,7 +66,7 @@ export function describeBox(map, mapBox) {
 export function makeLegend() {
   const operators = { math: "arithmetic, matrices, convolution", norm: "normalization, pooling, reduction", act: "activation", move: "shapes, copies, constants", other: "other operators" };
   const marks = SIDE === null ? {} : { added: "added", removed: "removed", changed: "changed" };
-  return html("details", { id: "map-legend" }, html("summary", { class: "step" }, "Colors"),
+  return html("details", { id: "map-legend" }, html("summary", { class: "small-button" }, "Colors"),
     html("ul", {}, ...Object.entries({ ...operators, ...marks }).map(([name, text]) => html("li", {}, html("span", { class: `op ${name}` }, "■ "), text))));
 }
 

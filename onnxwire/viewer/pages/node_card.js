@@ -38,7 +38,7 @@ export async function showNode(path, details, isCurrent) {
   const paintSteps = () =>
     stepButtons.replaceChildren(
       ...[1, 2, 3, 4].map((count) =>
-        html("button", { type: "button", class: "step", "aria-pressed": String(count === hops), "aria-label": nounText(count, "step"), onclick: () => setHops(count) }, String(count)),
+        html("button", { type: "button", class: "small-button", "aria-pressed": String(count === hops), "aria-label": nounText(count, "step"), onclick: () => setHops(count) }, String(count)),
       ),
     );
   paintSteps();

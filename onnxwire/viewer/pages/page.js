@@ -290,7 +290,7 @@ async function refresh() {
   details.scrollTop = detailsTop;
 }
 
-if (FILE !== null) document.querySelector("header").insertBefore(html("a", { href: "./", class: "step", title: "Open another file" }, "Open…"), elementById("about"));
+if (FILE !== null) document.querySelector("header").insertBefore(html("a", { href: "./", class: "small-button", title: "Open another file" }, "Open…"), elementById("about"));
 if (SIDE !== null) {
   document.body.classList.add("side");
   document.documentElement.addEventListener("compared", () => {

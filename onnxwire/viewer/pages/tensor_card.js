@@ -69,7 +69,7 @@ async function showHistogram(card, tensor, readsAll) {
   const isPart = answer.read < answer.elements;
   const statistics = [["min", answer.min], ["max", answer.max], ["mean", answer.mean], ["std", answer.std], ["zeros", answer.zeros], ["NaN", answer.nan], ["Inf", answer.infinite]];
   card.replaceChildren(
-    html("div", { class: "bar" }, html("h2", {}, "Histogram"), isPart ? html("button", { type: "button", class: "step", onclick: () => showHistogram(card, tensor, true) }, `Read all ${sizeText(tensor.bytes)}`) : ""),
+    html("div", { class: "bar" }, html("h2", {}, "Histogram"), isPart ? html("button", { type: "button", class: "small-button", onclick: () => showHistogram(card, tensor, true) }, `Read all ${sizeText(tensor.bytes)}`) : ""),
     answer.min === null ? html("p", { class: "note" }, answer.elements ? `No element${isPart ? " that was read" : ""} is finite.` : "There are no elements.") : drawBars(answer),
     html("p", { class: "values" }, ...statistics.map(([name, value]) => html("span", {}, html("b", {}, name), typeof value === "number" && name.match(/zeros|NaN|Inf/) ? countText(value) : numberText(value)))),
     html("p", { class: "note" }, isPart ? `From ${countText(answer.read)} of ${countText(answer.elements)} elements, in blocks at equal distances.` : answer.elements === 1 ? "One element." : answer.elements ? `All ${countText(answer.elements)} elements.` : ""),
@@ -172,8 +172,8 @@ class HeatMap {
       });
       return [html("label", { class: "group" }, `axis ${axis} at `, input, ` of ${length}`)];
     });
-    const back = html("button", { type: "button", class: "step", onclick: () => this.zoomOut(), disabled: !this.windows.length }, "Zoom out");
-    const extremesButton = html("button", { type: "button", class: "step", "aria-pressed": String(this.showsExtremes), title: "Show the value farthest from 0 in each cell, not the mean", onclick: () => { this.showsExtremes = !this.showsExtremes; this.show(); } }, "Extremes");
+    const back = html("button", { type: "button", class: "small-button", onclick: () => this.zoomOut(), disabled: !this.windows.length }, "Zoom out");
+    const extremesButton = html("button", { type: "button", class: "small-button", "aria-pressed": String(this.showsExtremes), title: "Show the value farthest from 0 in each cell, not the mean", onclick: () => { this.showsExtremes = !this.showsExtremes; this.show(); } }, "Extremes");
     this.bar.replaceChildren(html("h2", {}, "Heat map"), choose(0), choose(1), ...otherAxes, extremesButton, back);
   }
 
