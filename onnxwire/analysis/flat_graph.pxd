@@ -101,8 +101,8 @@ cdef class FlatGraph:
     cdef int define(self, int32_t first_vertex) except -1
     cdef int resolve(self, Edge* edge) except -1
     cdef int add_descriptions(self, values) except -1
-    cdef int add_graphs(self, attribute, Scope scope, int32_t vertex) except -1
-    cdef int add_graph(self, graph, Scope scope, int32_t vertex, int32_t name) except -1
+    cdef int add_graphs(self, attribute, Scope scope, int32_t vertex, int32_t n_before) except -1
+    cdef int add_graph(self, graph, Scope scope, int32_t vertex, int32_t name, int32_t n_before) except -1
     cdef str scope_path(self, int32_t scope)
     cdef object scope_message(self, int32_t scope)
 

@@ -369,9 +369,12 @@ cdef class FlatGraph:
         self.add_descriptions(message.value_info)
         for row in rows_with_graphs:
             scope.row = row
+            counts = {}  # by name, the number of earlier attributes of this node
             for index, attribute in enumerate(nodes[row].attribute):
                 scope.attribute = index
-                self.add_graphs(attribute, scope, first_node + scope.row)
+                count = counts.get(attribute.name, 0)
+                counts[attribute.name] = count + 1
+                self.add_graphs(attribute, scope, first_node + scope.row, count)
         first_output = self.n
         operator[0], operator[1] = OUTPUT, key
         for row, value in enumerate(message.output):
@@ -571,23 +574,29 @@ cdef class FlatGraph:
             self.n_descriptions += 1
         return 0
 
-    cdef int add_graphs(self, attribute, Scope scope, int32_t vertex) except -1:
-        """Add the graphs of an attribute, and the edges from their outputs to the node."""
+    cdef int add_graphs(self, attribute, Scope scope, int32_t vertex, int32_t n_before) except -1:
+        """Add the graphs of an attribute, and the edges from their outputs to the node.
+
+        n_before: the number of earlier attributes of the node that have the same name.
+        """
         cdef int32_t name = self.interner.number_of(attribute.name)
         if attribute.HasField("g"):
             scope.graph = NONE
-            self.add_graph(attribute.g, scope, vertex, name)
+            self.add_graph(attribute.g, scope, vertex, name, n_before)
         for index, graph in enumerate(attribute.graphs):
             scope.graph = index
-            self.add_graph(graph, scope, vertex, name)
+            self.add_graph(graph, scope, vertex, name, n_before)
         return 0
 
-    cdef int add_graph(self, graph, Scope scope, int32_t vertex, int32_t name) except -1:
-        """Add a nested graph, and the edges from its outputs to the node. name: the name of its attribute."""
-        cdef int32_t[3] key
+    cdef int add_graph(self, graph, Scope scope, int32_t vertex, int32_t name, int32_t n_before) except -1:
+        """Add a nested graph, and the edges from its outputs to the node.
+
+        name, n_before: the name of its attribute, and the number of earlier attributes of this name.
+        """
+        cdef int32_t[4] key
         cdef int32_t graph_key, output, first_output
-        key[0], key[1], key[2] = OF_GRAPH, name, scope.graph
-        graph_key = self.interner.number_of_ints(key, 3)
+        key[0], key[1], key[2], key[3] = OF_GRAPH, name, scope.graph, n_before
+        graph_key = self.interner.number_of_ints(key, 4)
         self.names.enter(0)
         first_output = self.add_scope(graph, scope, graph_key)
         self.names.leave()

@@ -260,7 +260,10 @@ class _StructureComparison(Comparison):
             new_values = {port: (source, output) for source, output, port in new_edges}
             for source, output, port in old_edges:
                 new_value = new_values.pop(port, _ABSENT_SOURCE)
-                if (self._new_of[source] if source != UNMATCHED else UNMATCHED, output) != new_value:
+                new_source = self._new_of[source] if source != UNMATCHED else UNMATCHED
+                # An output of a nested graph that is absent in the new model is not listed as a removed element.
+                is_removed_output = source != new_source == UNMATCHED and old.kind(source) == "output"
+                if is_removed_output or (new_source, output) != new_value:
                     uses.setdefault(((source, output), new_value), []).append((vertex, port))
             for port, new_value in new_values.items():
                 if new_value != _ABSENT_SOURCE:
@@ -271,7 +274,7 @@ class _StructureComparison(Comparison):
             part = f"input {port}" if kind == "node" and port >= 0 else ""
             if len(users) > 1:
                 part += f"{' and' if part else 'with'} {count_text(len(users) - 1, 'other use')}"
-            texts = old.value_name(*old_value), new.value_name(*new_value)
+            texts = _source_name(old, old_value), _source_name(new, new_value)
             yield Difference("rewired", kind, _name_of(old, vertex), part, old.path(vertex), *texts)
 
     def _compare_types(self) -> Iterator[Difference]:
@@ -299,6 +302,13 @@ class _StructureComparison(Comparison):
 
 def _name_of(graph: FlatGraph, vertex: int) -> str:
     return node_name(graph.message(vertex)) if graph.kind(vertex) == "node" else graph.name(vertex)
+
+
+def _source_name(graph: FlatGraph, value: Value) -> str:
+    """Return the name of the value at the source of an edge: an output of a vertex, or of a nested graph."""
+    vertex, _ = value
+    is_output = vertex != UNMATCHED and graph.kind(vertex) == "output"
+    return graph.name(vertex) if is_output else graph.value_name(*value)
 
 
 def _roots_by_key(graph: FlatGraph) -> dict[str, tuple[str, Scope]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from onnxwire.analysis.live_scopes import captured_names
+from onnxwire.analysis.live_scopes import captured_names, defined_names
 from onnxwire.analysis.paths import resolve
 from onnxwire.errors import EditError, PathError
 from onnxwire.messages import FunctionProto, GraphProto, ModelProto, NodeProto
 from onnxwire.transforms.extract import keep_if
-from onnxwire.transforms.rename import rename_values, replace_uses
+from onnxwire.transforms.rename import remove_annotations, rename_values, replace_uses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
             )
     output_name = outputs[0] if outputs else ""
     if not output_name or output_name not in used_names:
-        del scope.node[target.element_index]
+        _remove_node(scope, target.element_index)
         return target.path
     input_name = inputs[input] if 0 <= input < len(inputs) else ""
     if not input_name:
@@ -83,7 +83,7 @@ def bypass(model: ModelProto, path: str, input: int = 0) -> str:
         output_name, input_name = input_name, output_name
     # Without the renaming above, this step may raise; it precedes the removal, so that the model is then unchanged.
     replace_uses(model, output_name, input_name, scope=scope_path)
-    del scope.node[target.element_index]
+    _remove_node(scope, target.element_index)
     return target.path
 
 
@@ -100,6 +100,16 @@ def bypass_all(model: ModelProto, paths: Iterable[str]) -> list[str]:
     ):
         bypass(model, path)
     return node_paths
+
+
+def _remove_node(scope: Scope, index: int) -> None:
+    """Remove a node, and the types and annotations of its outputs that nothing else defines."""
+    names = list(scope.node[index].output)
+    del scope.node[index]
+    remaining_names = defined_names(scope)
+    for name in names:
+        if name not in remaining_names:
+            remove_annotations(scope, name)
 
 
 def _output_names(scope: Scope) -> list[str]:

@@ -16,6 +16,7 @@ from onnxwire.transforms.extract import keep_if
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
 
     from onnxwire.analysis.live_scopes import Scope
     from onnxwire.engine.repeated_span import RepeatedSpan
@@ -74,12 +75,12 @@ def replace_uses(model: ModelProto, old: str, new: str, *, scope: str = "graph")
         if _sees(path, scope) and new in (own_names := scopes.defined_in(path, inner_scope)) and old not in own_names:
             reason = f"{path} defines another value called {new!r}, which hides the replacement of {old!r}"
             raise EditError(f"{reason}; rename one of them first", model._document.name)
-    _remove_annotations(resolve(model, scope).value, old)
+    remove_annotations(resolve(model, scope).value, old)
     new_names = {old: new}
     return _rename(scopes, lambda path, _: new_names if path == scope else {})
 
 
-def _remove_annotations(scope: Scope, name: str) -> None:
+def remove_annotations(scope: Scope, name: str) -> None:
     """Remove the type and the quantization annotation of a value from a graph or function."""
     keep_if(scope.value_info, lambda value: value.name != name)
     if isinstance(scope, GraphProto):
@@ -185,6 +186,22 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], 
 
     A name is in use if the same graph, an enclosing graph or a subgraph defines it.
     """
+    try:
+        _check_in_order(scopes, names, main_names, scope, iter)
+    except EditError:
+        # The order of sets differs from process to process, so the names are sorted to raise the same error in all.
+        _check_in_order(scopes, names, main_names, scope, sorted)
+        raise
+
+
+def _check_in_order(
+    scopes: _Scopes,
+    names: dict[str, str],
+    main_names: set[str],
+    scope: str | None,
+    order: Callable[[Any], Iterable[Any]],
+) -> None:
+    """Implement `_check_values`. order: a function that returns the elements of a set in the order of the checks."""
     source = scopes.model._document.name
     missing_names = dict.fromkeys(names)
     wanted_names = set(names.values())
@@ -203,10 +220,10 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], 
                 missing_names.pop(old, None)
         level = _Level(path, own_names & wanted_names)
         new_names = _choose_names(names, own_names, main_names, path, scope)
-        for new in level.existing_names:
+        for new in order(level.existing_names):
             if old_by_new_name.get(new):
                 raise _name_in_use_error(source, path, old_by_new_name[new][-1], new)
-        for old, new in new_names.items():
+        for old, new in order(new_names.items()):
             if new in level.existing_names and new not in new_names:
                 raise _name_in_use_error(source, path, old, new)
             if levels_by_new_name.get(new):

@@ -42,6 +42,48 @@ def changes(old, new, **options):
     return [difference for difference in structural_diff(old, new, **options) if difference.change != "renamed"]
 
 
+def if_model(*output_counts):
+    """Make a model of an If with graphs: (attribute name, number of times that the graph has its value as output)."""
+    nodes = [helper.make_node("If", ["c"], ["y"])]
+    for name, count in output_counts:
+        output = helper.make_tensor_value_info("r", onnx.TensorProto.FLOAT, None)
+        graph = helper.make_graph([helper.make_node("Relu", ["x"], ["r"])], "b", [], [output] * count)
+        nodes[0].attribute.append(helper.make_attribute(name, graph))
+    return helper.make_model(helper.make_graph(nodes, "g", [], []))
+
+
+IF_MODELS = [
+    if_model(*counts)
+    for counts in (
+        [("t", 1), ("e", 1)],
+        [("t", 2), ("e", 1)],
+        [("t", 0), ("e", 1)],
+        [("t", 1)],
+        [("u", 1), ("e", 1)],
+        [("e", 1), ("t", 1)],
+        [("t", 1), ("t", 1)],
+        [("t", 1), ("t", 2)],
+    )
+]
+
+
+@pytest.mark.parametrize("match", ["structure", "auto"])
+def test_added_removed_and_repeated_branches_are_compared(match):
+    for old in IF_MODELS:
+        for new in IF_MODELS:
+            differences = changes(old, new, match=match)
+            assert not differences if old is new else old is not new
+            assert differences or sorted(
+                attribute.SerializeToString() for attribute in old.graph.node[0].attribute
+            ) == sorted(attribute.SerializeToString() for attribute in new.graph.node[0].attribute)
+
+
+def test_a_model_with_two_graphs_in_attributes_of_one_name_is_its_own_baseline():
+    data = if_model(("t", 1), ("t", 1)).SerializeToString()
+    assert len(onnxwire.check(data)) > 0
+    assert len(onnxwire.check(data, baseline=data)) == 0
+
+
 def chain(operators, weights=()):
     """Make a model of a chain of nodes. The first len(weights) nodes also read an initializer each."""
     tensors = [numpy_helper.from_array(np.float32(value), f"w{i}") for i, value in enumerate(weights)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from types import SimpleNamespace
 from unittest import mock
 
@@ -174,6 +177,22 @@ def test_two_values_visible_in_one_graph_never_get_the_same_name(subgraph_kind, 
     with pytest.raises(EditError, match=re.escape(reason)):
         onnxwire.rename_values(model, names)
     assert model.SerializeToString() == bytes_before
+
+
+def test_the_error_for_several_names_in_use_does_not_depend_on_the_order_of_sets():
+    code = """if True:
+        import onnxwire
+        model = onnxwire.ModelProto(graph={"node": [{"output": list("abcdef")}]})
+        try:
+            onnxwire.rename_values(model, {"a": "d", "b": "e", "c": "f"})
+        except onnxwire.Error as error:
+            print(error)
+    """
+    texts = {
+        subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": str(seed)})
+        for seed in range(4)
+    }
+    assert len(texts) == 1
 
 
 def test_the_initialization_graph_does_not_share_names_with_the_main_graph():
