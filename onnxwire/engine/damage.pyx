@@ -106,8 +106,12 @@ def decode_error_at(Document document, uint64_t offset, uint64_t end):
     if end > <uint64_t>(document.end - document.start) or offset >= end:
         raise IndexError("no such offset in the document")
     p = document.start + offset
-    if N_PARTIAL:
-        fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
-        if p[0] & 7 == WIRE_START_GROUP:
-            fetch(p, end - offset)
-    return decode_error(document, p, document.start + end, MAX_DEPTH)
+    document.pins += 1  # a fetch may run other code, which must not close the document
+    try:
+        if N_PARTIAL:
+            fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
+            if p[0] & 7 == WIRE_START_GROUP:
+                fetch(p, end - offset)
+        return decode_error(document, p, document.start + end, MAX_DEPTH)
+    finally:
+        document.pins -= 1

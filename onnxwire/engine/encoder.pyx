@@ -109,9 +109,11 @@ cdef int require_records(Encoder self, Content* content) except -1:
 cdef int require_span(Encoder self, Content* content, const uint8_t* p, const uint8_t* end) except -1:
     """Do the same as `require_records` for one span of the message."""
     cdef PartialMemory memory = None if p == end else memory_of(p)
+    cdef bint is_root
     if memory is None or memory.has(p, <uint64_t>(end - p)):
         return 0
-    if not self.deterministic and (memory.is_walked(p, end) or memory.root_table == content.table):
+    is_root = p == memory.start and end == memory.start + memory.size
+    if not self.deterministic and (memory.is_walked(p, end) or is_root and memory.root_table == content.table):
         return 0
     if self.is_single_pass:
         raise TooLong

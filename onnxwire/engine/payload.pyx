@@ -36,8 +36,14 @@ cdef int expose(Payload self, Py_buffer* view, int flags) except -1:
     if self.document is not None:
         self.document.check_open()
         self.document.check_unchanged()
+        # A fetch may run other code, which must not close the document.
+        self.document.pins += 1
         if N_PARTIAL:
-            fetch(self.p, <uint64_t>self.n * self.size)
+            try:
+                fetch(self.p, <uint64_t>self.n * self.size)
+            except BaseException:
+                self.document.pins -= 1
+                raise
     view.obj = self
     view.buf = <void*>self.p
     view.len = self.n * self.size
@@ -49,8 +55,6 @@ cdef int expose(Payload self, Py_buffer* view, int flags) except -1:
     view.strides = &view.itemsize if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
     view.suboffsets = NULL
     view.internal = NULL
-    if self.document is not None:
-        self.document.pins += 1
     return 0
 
 

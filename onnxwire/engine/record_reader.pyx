@@ -28,23 +28,42 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint is_in_gro
     damaged record, with its number and wire type.
     Raises IndexError for an end outside the document, and for an offset that is not before the end.
     """
-    cdef const uint8_t* p
-    cdef const uint8_t* end_address
-    cdef const uint8_t* after_tag
-    cdef const uint8_t* value
-    cdef uint32_t tag = 0
-    cdef uint64_t n = 0
-    cdef object raw = None
+    check_range(document, offset, end)
+    document.pins += 1
+    try:
+        fetch_record(document, offset, end)
+        return read_resident(document, offset, end, is_in_group)
+    finally:
+        document.pins -= 1
+
+
+cdef int check_range(Document document, uint64_t offset, uint64_t end) except -1:
+    """Raise ClosedError, or IndexError for an end outside the document and for an offset that is not before the end."""
     document.check_open()
     if end > <uint64_t>(document.end - document.start) or offset >= end:
         raise IndexError("no such offset in the document")
-    end_address = document.start + end
-    p = document.start + offset
+    return 0
+
+
+cdef int fetch_record(Document document, uint64_t offset, uint64_t end) except -1:
+    """Fetch the tag and the number or length at an offset, or a whole group. The document must be pinned."""
+    cdef const uint8_t* p = document.start + offset
     if N_PARTIAL:
         fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
-    tag = p[0]
-    if N_PARTIAL and tag & 7 == WIRE_START_GROUP:
-        fetch(p, end - offset)
+        if p[0] & 7 == WIRE_START_GROUP:
+            fetch(p, end - offset)
+    return 0
+
+
+cdef tuple read_resident(Document document, uint64_t offset, uint64_t end, bint is_in_group):
+    """Implement `read_record` for a record that `fetch_record` has fetched."""
+    cdef const uint8_t* p = document.start + offset
+    cdef const uint8_t* end_address = document.start + end
+    cdef const uint8_t* after_tag
+    cdef const uint8_t* value
+    cdef uint32_t tag = p[0]
+    cdef uint64_t n = 0
+    cdef object raw = None
     p = read_any_tag(p, end_address, &tag) if is_in_group else read_tag(p, end_address, &tag)
     if p == NULL:
         return 0, 0, offset, None, None
@@ -72,14 +91,15 @@ def read_varint_at(Document document, uint64_t offset, uint64_t end):
     """
     cdef const uint8_t* p
     cdef uint64_t n = 0
-    document.check_open()
-    if end > <uint64_t>(document.end - document.start) or offset >= end:
-        raise IndexError("no such offset in the document")
-    p = document.start + offset
-    if N_PARTIAL:
-        fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
-    p = read_varint(p, document.start + end, &n)
-    return n, None if p == NULL else p - document.start
+    check_range(document, offset, end)
+    document.pins += 1
+    try:
+        if N_PARTIAL:
+            fetch(document.start + offset, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
+        p = read_varint(document.start + offset, document.start + end, &n)
+        return n, None if p == NULL else p - document.start
+    finally:
+        document.pins -= 1
 
 
 @critical_section

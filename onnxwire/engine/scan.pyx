@@ -46,7 +46,8 @@ cdef class NameFilter:
     cdef bint contains(self, const uint8_t* p, uint64_t n) noexcept:
         """Return whether a string is one of the names."""
         cdef int i
-        if n == 0 or not self.signatures & signature(p, n):
+        # No name is long, and a long string of a remote file may not be resident.
+        if n == 0 or n >= LONG_BYTES or not self.signatures & signature(p, n):
             return False
         for i in range(self.n):
             if self.sizes[i] == n and memcmp(self.names[i], p, n) == 0:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import io
+import pickle
 from collections.abc import Callable
 from functools import cache
 
@@ -17,6 +18,8 @@ from wire import len_record, varint
 
 import onnxwire as ow
 from onnxwire.checker import check
+from onnxwire.engine import record_reader
+from onnxwire.engine.damage import decode_error_at
 from onnxwire.engine.message import root_view
 from onnxwire.engine.verify import verify_document
 from onnxwire.errors import ClosedError, SourceError
@@ -218,6 +221,62 @@ def test_long_values_of_any_field_are_fetched(cls, operation) -> None:
         result = operation(message)
         results.append([str(problem) for problem in result] if operation is check else result)
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("cls", [ow.SequenceProto, ow.OptionalProto], ids=lambda cls: cls.__name__)
+def test_a_long_message_inside_a_message_of_its_type_is_fetched(cls) -> None:
+    field = cls.DESCRIPTOR.fields_by_name["sequence_values" if cls is ow.SequenceProto else "optional_value"]
+    part = len_record(99, b"u" * 30_000) * 3  # unknown fields
+    data = len_record(field.number, part + len_record(1, b"a")) + len_record(field.number, part)
+    messages = root_view(partial_document(data), cls), cls.FromString(data)
+    for read in (
+        lambda message: message == cls.FromString(data),
+        lambda message: message == root_view(partial_document(data), cls),
+        lambda message: pickle.dumps(getattr(message, field.name)[0] if field.is_repeated else message.optional_value),
+    ):
+        assert read(messages[0]) == read(messages[1])
+
+
+@pytest.mark.parametrize("function", [ow.rename_values, ow.rename_nodes], ids=lambda function: function.__name__)
+def test_long_strings_that_are_not_resident_are_no_names(function) -> None:
+    model = ow.ModelProto(ir_version=9)
+    model.graph.node.add(name="n", op_type="Relu", input=["x"], output=["n"])
+    model.graph.node.add(op_type="Relu", input=["n"], output=["z"], doc_string="d" * (LONG_BYTES + 5000))
+    partial = root_view(partial_document(model.SerializeToString()), ow.ModelProto)
+    assert function(partial, {"n": "new"}) == function(model, {"n": "new"})
+    assert partial == model
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda tensor: tensor.numpy(),
+        lambda tensor: memoryview(tensor.raw_view),
+        lambda tensor: record_reader.read_record(tensor._document, LONG_BYTES, 3 * LONG_BYTES),
+        lambda tensor: record_reader.read_varint_at(tensor._document, LONG_BYTES, 3 * LONG_BYTES),
+        lambda tensor: decode_error_at(tensor._document, LONG_BYTES, 3 * LONG_BYTES),
+    ],
+    ids=["numpy", "raw_view", "read_record", "read_varint_at", "decode_error_at"],
+)
+def test_a_document_can_not_be_closed_during_a_fetch(read) -> None:
+    tensor = ow.TensorProto(data_type=1, dims=[LONG_BYTES], raw_data=b"\n\3ab" * LONG_BYTES)
+    document = partial_document(tensor.SerializeToString())
+    source = document.memory.source
+    tensor = root_view(document, ow.TensorProto)
+    copy = ow.TensorProto()
+    copy.CopyFrom(tensor)
+    errors = []
+
+    def close() -> None:
+        source.on_fetch = lambda: None
+        try:
+            tensor._document.close()
+        except ow.InUseError as error:
+            errors.append(error)
+
+    source.on_fetch = close
+    read(tensor)
+    assert errors
 
 
 def test_raw_view_of_a_long_value_has_its_length() -> None:
