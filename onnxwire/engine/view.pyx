@@ -281,8 +281,8 @@ cdef const uint8_t* scan(
     cdef uint64_t n = 0
     cdef uint32_t i
     while p < end:
-        # Large files are rarely in the processor's cache.
-        end_of_block = end if far_record == NULL else prefetch_block(p, end)
+        # Bytes in memory are often in the processor's cache, those of a mapped file rarely.
+        end_of_block = end if far_record == NULL or far.copies == NULL else prefetch_block(p, end)
         while p < end_of_block:
             start = p
             count += 1
