@@ -155,7 +155,8 @@ def _count_changes(differences: Iterable[Difference]) -> dict[str, dict[str, int
     for difference in differences:
         change = "changed" if difference.part and difference.change in _SIGNS else difference.change
         # An element with several differing parts counts once.
-        path = _graph_path(difference) if difference.part else difference.path
+        is_part = bool(difference.part) or change == "rewired"
+        path = _graph_path(difference) if is_part else difference.path
         part = difference.part if difference.kind == "model" else ""
         elements[difference.kind, change, difference.name, path, part] = None
     counts: Counter[tuple[str, str]] = Counter((kind, change) for kind, change, *_ in elements)

@@ -230,11 +230,11 @@ class _EndSignals:
     def __enter__(self) -> _EndSignals:
         self.count = 0
         """The number of requests to end; SIGTERM counts as two, so that one ends the page with unsaved changes."""
-        # Background jobs of a shell ignore SIGINT, and only SIGTERM ends them.
+        # Background jobs of a shell ignore SIGINT, and only SIGTERM ends them. None is a handler that is not Python's.
         self._previous_handlers = {
             number: signal.signal(number, self._add_request)
             for number in (signal.SIGINT, signal.SIGTERM)
-            if signal.getsignal(number) is not signal.SIG_IGN
+            if signal.getsignal(number) not in (signal.SIG_IGN, None)
         }
         return self
 

@@ -567,7 +567,7 @@ cdef int follow(View self) except -1:
     unlist_absent(overlay)
     current = field_value(parent, overlay.field)
     if current is self:
-        return 0
+        return 0  # code that `fill` ran has refreshed this view already
     fill(current)
     if KEEPS_IDENTITY:
         key = key_of(self)

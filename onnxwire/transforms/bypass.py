@@ -108,7 +108,7 @@ def _remove_node(scope: Scope, index: int) -> None:
     del scope.node[index]
     remaining_names = defined_names(scope)
     for name in names:
-        if name not in remaining_names:
+        if name and name not in remaining_names:
             remove_annotations(scope, name)
 
 

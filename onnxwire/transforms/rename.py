@@ -188,10 +188,11 @@ def _check_values(scopes: _Scopes, names: dict[str, str], main_names: set[str], 
     """
     try:
         _check_in_order(scopes, names, main_names, scope, iter)
+        return
     except EditError:
-        # The order of sets differs from process to process, so the names are sorted to raise the same error in all.
-        _check_in_order(scopes, names, main_names, scope, sorted)
-        raise
+        pass
+    # The order of sets differs from process to process, so the names are sorted to raise the same error in all.
+    _check_in_order(scopes, names, main_names, scope, sorted)
 
 
 def _check_in_order(
