@@ -6,16 +6,13 @@ from libc.stdint cimport uint8_t, uint64_t
 from onnxwire._varint cimport (
     FAULT_DEPTH, FAULT_FIXED_CUT, FAULT_GROUP_OPEN, FAULT_GROUP_OTHER, FAULT_GROUP_STRAY, FAULT_LENGTH_CUT,
     FAULT_LENGTH_LONG, FAULT_LENGTH_PAST_END, FAULT_NUMBER_ZERO, FAULT_PACKED_CUT, FAULT_PACKED_LONG, FAULT_PACKED_SIZE,
-    FAULT_TAG_CUT, FAULT_TAG_LONG, FAULT_VARINT_CUT, FAULT_VARINT_LONG, FAULT_WIRE_TYPE, MAX_DEPTH, WIRE_START_GROUP,
+    FAULT_TAG_CUT, FAULT_TAG_LONG, FAULT_VARINT_CUT, FAULT_VARINT_LONG, FAULT_WIRE_TYPE, MAX_DEPTH,
     Damage, explain, explain_packed,
 )
 from onnxwire.engine.document cimport Document
-from onnxwire.engine.partial cimport N_PARTIAL, fetch
+from onnxwire.engine.fetch_structure cimport check_range, fetch_record
 
 from onnxwire.errors import DecodeError, count_text
-
-cdef enum:
-    MAX_HEAD_BYTES = 32      # upper bound of the size in bytes of a tag and the length or number after it
 
 
 cdef str describe(Damage damage, Document document, const uint8_t* end):
@@ -101,17 +98,10 @@ def decode_error_at(Document document, uint64_t offset, uint64_t end):
     Raises IndexError unless offset < end <= len(document), OverflowError for negative offsets, ClosedError, and the
     errors of a remote source.
     """
-    cdef const uint8_t* p
-    document.check_open()
-    if end > <uint64_t>(document.end - document.start) or offset >= end:
-        raise IndexError("no such offset in the document")
-    p = document.start + offset
+    check_range(document, offset, end)
     document.pins += 1  # a fetch may run other code, which must not close the document
     try:
-        if N_PARTIAL:
-            fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
-            if p[0] & 7 == WIRE_START_GROUP:
-                fetch(p, end - offset)
-        return decode_error(document, p, document.start + end, MAX_DEPTH)
+        fetch_record(document, offset, end)
+        return decode_error(document, document.start + offset, document.start + end, MAX_DEPTH)
     finally:
         document.pins -= 1

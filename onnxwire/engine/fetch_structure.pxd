@@ -1,9 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A walk that fetches all bytes of a message except its long values."""
+"""Fetching the bytes of a message except its long values, and those of one record."""
 from libc.stdint cimport uint8_t, uint64_t
 
 from onnxwire.engine.document cimport Document
 from onnxwire.engine.table cimport Field, Table
+
+cdef enum:
+    MAX_HEAD_BYTES = 32      # upper bound of the size in bytes of a tag and the length or number after it
 
 
 cdef struct SkipLengths:
@@ -23,6 +26,8 @@ cdef struct SkipLengths:
 cdef uint64_t NO_LIMIT  # the skip length for values that are never skipped
 
 cdef int fetch_span(Document document, const Table* table, const uint8_t* p, const uint8_t* end) except -1
+cdef int check_range(Document document, uint64_t offset, uint64_t end) except -1
+cdef int fetch_record(Document document, uint64_t offset, uint64_t end) except -1
 cdef int walk_message(
     Document document, const Table* table, const uint8_t* p, const uint8_t* end, bint is_deep,
     const SkipLengths* skip_lengths

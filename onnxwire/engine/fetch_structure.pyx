@@ -13,13 +13,12 @@ from onnxwire._varint cimport (
     read_varint,
 )
 from onnxwire.engine.memory cimport free, realloc
-from onnxwire.engine.partial cimport LONG_BYTES, N_PARTIAL, PartialMemory, memory_of
+from onnxwire.engine.partial cimport LONG_BYTES, N_PARTIAL, PartialMemory, fetch, memory_of
 from onnxwire.engine.table cimport MESSAGE, STRING, find_field
 
 cdef uint64_t NO_LIMIT = <uint64_t>-1  # the skip length for values that are never skipped
 
 cdef enum:
-    MAX_HEAD_BYTES = 32      # upper bound of the bytes of a tag with the length or number after it
     MAX_MESSAGE_LEVELS = 1000  # a message nested deeper is fetched without a walk
     MAX_EXTRA_GROUP_LEVELS = 200  # levels that groups may have besides; a group nested deeper counts as damage
 
@@ -75,6 +74,24 @@ cdef int fetch_structure(
     skip_lengths.is_read_entirely = is_read_entirely
     skip_lengths.context = context
     return walk_message(document, table, document.start, document.end, True, &skip_lengths)
+
+
+cdef int check_range(Document document, uint64_t offset, uint64_t end) except -1:
+    """Raise ClosedError, or IndexError for an end outside the document and for an offset that is not before the end."""
+    document.check_open()
+    if end > <uint64_t>(document.end - document.start) or offset >= end:
+        raise IndexError("no such offset in the document")
+    return 0
+
+
+cdef int fetch_record(Document document, uint64_t offset, uint64_t end) except -1:
+    """Fetch the tag and the number or length at an offset, or a whole group. The document must be pinned."""
+    cdef const uint8_t* p = document.start + offset
+    if N_PARTIAL:
+        fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
+        if p[0] & 7 == WIRE_START_GROUP:
+            fetch(p, end - offset)
+    return 0
 
 
 cdef int walk_message(

@@ -8,11 +8,9 @@ from onnxwire._varint cimport (
     read_varint,
 )
 from onnxwire.engine.document cimport Document
+from onnxwire.engine.fetch_structure cimport MAX_HEAD_BYTES, check_range, fetch_record
 from onnxwire.engine.partial cimport N_PARTIAL, fetch
 from onnxwire.engine.payload cimport new_payload
-
-cdef enum:
-    MAX_HEAD_BYTES = 32      # upper bound of the bytes of a tag with the length or number after it
 
 
 @critical_section
@@ -35,24 +33,6 @@ def read_record(Document document, uint64_t offset, uint64_t end, bint is_in_gro
         return read_resident(document, offset, end, is_in_group)
     finally:
         document.pins -= 1
-
-
-cdef int check_range(Document document, uint64_t offset, uint64_t end) except -1:
-    """Raise ClosedError, or IndexError for an end outside the document and for an offset that is not before the end."""
-    document.check_open()
-    if end > <uint64_t>(document.end - document.start) or offset >= end:
-        raise IndexError("no such offset in the document")
-    return 0
-
-
-cdef int fetch_record(Document document, uint64_t offset, uint64_t end) except -1:
-    """Fetch the tag and the number or length at an offset, or a whole group. The document must be pinned."""
-    cdef const uint8_t* p = document.start + offset
-    if N_PARTIAL:
-        fetch(p, min(end - offset, <uint64_t>MAX_HEAD_BYTES))
-        if p[0] & 7 == WIRE_START_GROUP:
-            fetch(p, end - offset)
-    return 0
 
 
 cdef tuple read_resident(Document document, uint64_t offset, uint64_t end, bint is_in_group):

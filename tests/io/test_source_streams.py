@@ -1,4 +1,4 @@
-"""Pipes, devices and other special files as models and tables: what is read, up to which length, and the errors."""
+"""Models and tables in pipes, devices and other special files: the maximum number of bytes that is read, errors."""
 
 import contextlib
 import os
